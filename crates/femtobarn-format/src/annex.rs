@@ -4,7 +4,7 @@
 //! shared by many versions, so the cost of a commit does not grow with them.
 //!
 //! Invariants:
-//! 1. A blob is used only if its checksum holds. The annex is framed as a commit record is, with a magic of its own.
+//! 1. A blob is used only if its checksum holds. The annex is framed like a commit record, with its own magic.
 //! 2. A container without deletions, statistics and indexes has no annex.
 
 use femtobarn_catalog::BlobRange;
@@ -43,7 +43,7 @@ pub struct DeletionChunk {
     pub chunk: u64,
     /// The number of its deleted entries.
     pub count: u64,
-    /// Which entries are deleted.
+    /// The set of deleted entries.
     pub blob: Blob,
 }
 
@@ -67,7 +67,7 @@ pub struct IndexState {
     pub name: String,
     /// The fields of the key, in order.
     pub fields: Vec<String>,
-    /// Whether each key may have one object only.
+    /// Whether no two objects may have the same key.
     pub unique: bool,
     /// Sorted runs of keys, the oldest first.
     pub runs: Vec<IndexRun>,
@@ -133,7 +133,7 @@ impl Annex {
         deletions.chain(statistics).chain(runs)
     }
 
-    /// All blobs that the annex refers to, to change where they lie.
+    /// All blobs that the annex refers to, mutable, so that their locations can be changed.
     pub fn blobs_mut(&mut self) -> impl Iterator<Item = &mut Blob> {
         let deletions = self.deletions.iter_mut().chain(&mut self.forgotten);
         let statistics = self.statistics.iter_mut().map(|run| &mut run.blob);
@@ -175,9 +175,9 @@ impl Blob {
 /// Bytes that are read without a check before that the file is long enough.
 const UNSEEN_BYTES_MAX: u64 = 64 << 10;
 
-/// Reads bytes at an untrusted offset and size. Allocates more than 64 KiB only if the file is long enough. For less,
-/// the size of the file is not asked for: after that the kernel records the time of the next write more exactly, and
-/// the next sync takes longer because it writes the inode, too.
+/// Reads bytes at an untrusted offset and size. Allocates more than 64 KiB only if the file is long enough. For smaller
+/// sizes the file's size is not queried: after such a query the kernel records the time of the next write more exactly,
+/// and the next sync takes longer because it writes the inode, too.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if they lie beyond the end of the file; [`Error::Storage`] if they cannot be read.

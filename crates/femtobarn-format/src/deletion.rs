@@ -4,11 +4,12 @@
 //! of 2^16 entries; each chunk is a blob that versions share until the chunk changes.
 //!
 //! A chunk's blob is either a bitmap, 8192 bytes with entry n of the chunk in bit n % 8 of byte n / 8, or, if that is
-//! shorter, the ascending numbers of the deleted entries within the chunk as `u16`. The size of the blob tells which.
+//! shorter, the ascending numbers of the deleted entries within the chunk as `u16`. The size of the blob distinguishes
+//! the two.
 //!
 //! Invariants:
 //! 1. A chunk without deleted entries is not listed, and chunks are listed in ascending order.
-//! 2. A chunk is read when one of its entries is first asked for.
+//! 2. A chunk is read at the first look-up of one of its entries.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -37,7 +38,7 @@ pub struct Deletions {
 /// A chunk that is on disk, in memory, or both.
 #[derive(Clone)]
 struct Chunk {
-    /// Its blob; none if the chunk has changed since it was written.
+    /// Its blob; `None` if the chunk has changed since it was written.
     listed: Option<DeletionChunk>,
     bits: OnceLock<Arc<Bitmap>>,
 }
@@ -73,7 +74,7 @@ impl Deletions {
     /// The deletions of a version.
     ///
     /// # Errors
-    /// As [`new`](Self::new) and [`Annex::read`].
+    /// The errors of [`new`](Self::new) and [`Annex::read`].
     pub fn of(source: &dyn ByteSource, row: &VersionRow) -> Result<Self> {
         match row.deleted {
             0 => Ok(Deletions::default()),
@@ -145,7 +146,7 @@ impl Deletions {
     /// Deletes an entry; `false` if it was deleted already.
     ///
     /// # Errors
-    /// As [`contains`](Self::contains).
+    /// The errors of [`contains`](Self::contains).
     pub fn insert(&mut self, source: &dyn ByteSource, entry: u64) -> Result<bool> {
         let fresh = || Chunk { listed: None, bits: OnceLock::from(Arc::new(Bitmap::empty())) };
         let chunk = self.chunks.entry(entry / CHUNK_ENTRIES).or_insert_with(fresh);

@@ -43,7 +43,7 @@ row! {
     }
 }
 
-/// Writes the descriptions and returns where the RNTuple's header and footer are.
+/// Writes the descriptions; returns the locations of the RNTuple's header and footer.
 ///
 /// # Errors
 /// [`rntuple::Error`] if `sink` or `source` fails.
@@ -63,7 +63,7 @@ pub fn write(
     Ok((header, appender.finish_version(sink, source)?.footer))
 }
 
-/// The descriptions in a file; none if no federation wrote it.
+/// The descriptions in a file; empty if no federation wrote the file.
 ///
 /// # Errors
 /// [`Error::Corrupt`] or [`Error::Storage`] if they are damaged; [`Error::Storage`] if the file cannot be read.
@@ -112,7 +112,7 @@ fn of_value(value: &Value) -> Option<Description> {
 }
 
 impl Description {
-    /// Where the container's annex is, and the number of deleted entries, checked against the annex.
+    /// The location of the container's annex, and the number of deleted entries, checked against the annex.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the annex is damaged; [`Error::Storage`] if it cannot be read.

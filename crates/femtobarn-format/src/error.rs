@@ -18,13 +18,13 @@ pub enum Error {
     /// An argument is wrong.
     #[error("{what}")]
     Invalid {
-        /// What is wrong, and what to do.
+        /// The wrong argument, and a remedy.
         what: String,
     },
     /// Bytes in a database file are damaged.
     #[error("{what}")]
     Corrupt {
-        /// Which bytes, and what is wrong with them.
+        /// The damaged bytes, and the kind of the damage.
         what: String,
     },
 }
@@ -33,7 +33,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Whether damaged bytes can be the reason.
+    /// Whether damaged bytes can be the cause.
     pub(crate) fn is_damage(&self) -> bool {
         match self {
             Error::Corrupt { .. } => true,

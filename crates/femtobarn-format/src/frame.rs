@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// Bytes before the text.
 pub const PREAMBLE: usize = 24;
-/// Bytes that most framed values fit in.
+/// A size that suffices for most framed values.
 const BYTES_MOSTLY: usize = 2048;
 
 /// Serialises a value as JSON, framed.
@@ -24,10 +24,10 @@ pub fn seal(magic: &[u8; 8], value: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
-/// Reads the framed value at the front of `bytes`. Bytes behind it are ignored.
+/// Reads the framed value at the front of `bytes`. Bytes after it are ignored.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the magic, the length or the checksum is wrong, or the text is no JSON of such a value.
+/// [`Error::Corrupt`] if the magic, the length or the checksum is wrong, or the text is not the JSON of a `T`.
 pub fn open<T: DeserializeOwned>(magic: &[u8; 8], bytes: &[u8], what: &str) -> Result<T> {
     let damaged = |reason: &str| Error::Corrupt { what: format!("{what}: {reason}") };
     let text =

@@ -187,7 +187,7 @@ impl<'a> Inventory<'a> {
     /// Visits the annex of a version and its blobs.
     ///
     /// # Errors
-    /// As [`visit`](Self::visit).
+    /// The errors of [`visit`](Self::visit).
     pub fn visit_annex(&mut self, row: &VersionRow, visit: &mut Visit<'_>) -> Result<()> {
         visit(Part::Annex, blob(row.annex)?)?;
         for found in Annex::read(self.source, row.annex)?.blobs() {
@@ -201,7 +201,7 @@ impl<'a> Inventory<'a> {
     /// Visits a page list and its pages.
     ///
     /// # Errors
-    /// As [`visit`](Self::visit).
+    /// The errors of [`visit`](Self::visit).
     pub fn visit_page_list(&mut self, list: &EnvelopeLink, visit: &mut Visit<'_>) -> Result<()> {
         if !self.page_lists.insert(list.locator.offset) {
             return Ok(());

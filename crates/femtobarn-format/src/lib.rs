@@ -6,7 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`layout`] | [`ContainerOptions`]: page size, cluster size and compression of a container |
-//! | [`series`] | [`SeriesOptions`](series::SeriesOptions): what makes a container a series of conditions |
+//! | [`series`] | [`SeriesOptions`](series::SeriesOptions): the options of a series of conditions |
 //! | [`frame`] | the frame around Femtobarn's records |
 //! | [`annex`] | the metadata of a version that ROOT does not read |
 //! | [`deletion`] | the deleted entries of a version |

@@ -1,14 +1,15 @@
 //! Series of conditions: containers whose objects are valid for a range of a clock.
 //!
-//! A container is a series if its options say so. Its class then begins with the fields of [`VALIDITY_FIELDS`].
+//! A container is a series if its options have [`SeriesOptions`]. Its class then begins with the fields of
+//! [`VALIDITY_FIELDS`].
 
 use serde::{Deserialize, Serialize};
 
 /// The first fields of a series' class: the validity of an object and its channel. All are `int64`.
 pub const VALIDITY_FIELDS: [&str; 3] = ["since", "until", "channel"];
 
-/// The field behind them in a container of a branch, `int64`: the condition of the containers behind it that the
-/// object replaces; -1 for none.
+/// The field after them in a container of a branch, `int64`: the entry, counted through the containers behind it, of
+/// the condition that the object replaces; -1 for none.
 pub const REPLACED_FIELD: &str = "replaced_entry";
 
 /// The clock that the validities of a series refer to.
@@ -22,28 +23,28 @@ pub enum SeriesClock {
     Run,
 }
 
-/// What validities of one channel that overlap mean.
+/// The rule for overlapping validities of one channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Overlap {
-    /// The object that was inserted last hides the others.
+    /// The object that was inserted last hides the earlier ones.
     #[default]
     Newest,
     /// A validity ends where the next one begins. Of objects with the same beginning, the last one is valid.
     Open,
-    /// Writers refuse them.
+    /// Writers refuse overlapping validities.
     Refuse,
 }
 
-/// What makes a container a series.
+/// The options by which a container is a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SeriesOptions {
     /// The clock of the validities.
     pub clock: SeriesClock,
-    /// The meaning of validities that overlap.
+    /// The rule for overlapping validities.
     pub overlap: Overlap,
-    /// Whether the container has what a branch changed of a series, and is read before the containers behind it.
+    /// Whether the container holds a branch's changes of a series, and is read before the containers behind it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_branch: bool,
 }

@@ -1,4 +1,4 @@
-//! Which addresses may be connected to: a rule that is asked about each address of a name.
+//! The rule which addresses may be connected to, applied to each address of a name.
 
 use std::future::Future;
 use std::io;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use hyper_util::client::legacy::connect::dns::Name;
 use tower_service::Service;
 
-/// Refuses an address of a host by a text that says why.
+/// Refuses an address of a host, with the reason as a text.
 pub type AddressRule = Arc<dyn Fn(&str, IpAddr) -> Result<(), String> + Send + Sync>;
 
 /// The rule that admits every address.
@@ -18,7 +18,7 @@ pub fn any_address() -> AddressRule {
     Arc::new(|_, _| Ok(()))
 }
 
-/// Looks up names, and leaves out what the rule refuses.
+/// Looks up names, and leaves out the addresses that the rule refuses.
 #[derive(Clone)]
 pub struct AdmittedAddresses {
     rule: AddressRule,

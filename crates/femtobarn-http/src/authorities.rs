@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustls::RootCertStore;
 
-/// All trusted authorities, as of now.
+/// The authorities that are trusted now.
 ///
 /// # Errors
 /// If there are none.
@@ -17,7 +17,7 @@ pub(crate) fn trusted() -> io::Result<RootCertStore> {
         found.certs.extend(more.certs);
         found.errors.extend(more.errors);
     }
-    // Folders of authorities hold other files, too, and one that cannot be read must not disable the others.
+    // Folders of authorities hold other files, too, and an unreadable file must not disable the other authorities.
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(found.certs);
     if store.is_empty() {

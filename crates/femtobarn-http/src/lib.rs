@@ -1,4 +1,4 @@
-//! Makes connections to other servers for HTTP clients, encrypted where the URL says so.
+//! Connections to other servers for HTTP clients, encrypted if the URL requires it.
 //!
 //! | module | contents |
 //! |---|---|
@@ -6,7 +6,8 @@
 //! | `admission` | which addresses may be connected to |
 //!
 //! 1. A name is looked up once for a connection, and the address that was admitted is the one that is connected to.
-//! 2. Requests have no limit of time but that of making a connection: callers know how long an answer may take.
+//! 2. Only making a connection has a time limit. Callers limit their requests, since they know how long an answer may
+//!    take.
 
 mod admission;
 mod authorities;
@@ -21,14 +22,14 @@ use rustls::ClientConfig;
 
 pub use admission::{AddressRule, AdmittedAddresses, any_address};
 
-/// How long a connection may take to be made.
+/// The time limit for making a connection.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// What makes the connections of a client.
+/// Makes the connections of an HTTP client.
 pub type WebConnector = HttpsConnector<HttpConnector<AdmittedAddresses>>;
 
-/// A connector for HTTP/1.1, to the addresses of names that the rule admits. Addresses that are written in URLs are for
-/// the caller to check: no name is looked up for them.
+/// A connector for HTTP/1.1 to the addresses that the rule admits. Addresses written in URLs must be checked by the
+/// caller, since no name is looked up for them.
 ///
 /// # Errors
 /// If the trusted certificate authorities cannot be read, or there are none.
@@ -50,7 +51,7 @@ pub fn connector(rule: AddressRule) -> io::Result<WebConnector> {
         .wrap_connector(tcp))
 }
 
-/// The texts of an error and of those behind it.
+/// The texts of an error and of its sources.
 pub fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut behind = error.source();

@@ -1,4 +1,4 @@
-//! [`Container`]: what the page asks of a container.
+//! [`Container`]: the requests of the page about a container.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use rntuple::{
 use crate::json;
 use crate::numbers::{Numbers, NumericPath, numeric_paths};
 
-/// Most entries that are read at once in search of objects that are not deleted.
+/// Entries, at most, that are read at once in search of objects that are not deleted.
 const STEP_MAX: u64 = 1 << 16;
 
 /// A container of a complete ROOT file.
 pub struct Container {
     reader: Reader,
-    /// All fields but that of the deletion marks.
+    /// All fields except the deletion mark.
     members: Vec<(String, Type)>,
     has_marks: bool,
 }
@@ -25,7 +25,7 @@ impl Container {
     /// Opens a container by its name.
     ///
     /// # Errors
-    /// Those of [`Reader::open`].
+    /// The errors of [`Reader::open`].
     pub fn open(source: Arc<dyn ByteSource>, name: &str) -> Result<Self> {
         let reader = Reader::open(source, name)?;
         let mut members = reader.members();
@@ -35,9 +35,9 @@ impl Container {
         Ok(Container { reader, members, has_marks })
     }
 
-    /// `{"entries": 7, "fields": [{"name", "type"}], "numbers": [{"path", "lists", "is_truth"}], "unreadable": [{"name",
-    /// "reason"}]}`. Types are named as in C++, and empty for records without a class. `lists` has the fields that are
-    /// lists around each number, from the object inwards.
+    /// `{"entries": 7, "fields": [{"name", "type"}], "numbers": [{"path", "lists", "is_truth"}], "unreadable":
+    /// [{"name", "reason"}]}`. Types have their C++ names; a record without a class has an empty one. `lists` names the
+    /// fields that are lists around each number, from the outermost to the innermost.
     pub fn description(&self) -> String {
         let pair = |out: &mut String, name: &str, key: &str, value: &str| {
             out.push_str("{\"name\":");
@@ -120,7 +120,7 @@ impl Container {
         self.members.iter().map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Which of the entries, counted from their first, are not deleted.
+    /// A predicate on positions in the range: whether the entry is not deleted.
     fn kept(&self, entries: &Range<u64>) -> Result<impl Fn(usize) -> bool + use<>> {
         let marks = if self.has_marks {
             let marks =

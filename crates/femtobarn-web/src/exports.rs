@@ -1,9 +1,9 @@
 //! The functions that the worker calls, `crates/femtobarn-server/src/protocol/http/pages/inside_worker.js`.
 //!
-//! 1. The worker writes a text where [`argument`] says, and calls a function that takes it.
-//! 2. A function returns 0 if it succeeded, and 1 if it failed. Then the answer is the reason.
-//! 3. The answer lies at [`answer`] until the next call. Numbers are doubles; [`offsets`] has where those of each
-//!    object begin, and [`missing`] which of them are missing. All other answers are texts in UTF-8.
+//! 1. The worker writes a text where [`argument`] points, and then calls a function that takes it.
+//! 2. A function returns 0 on success and 1 on failure; then the answer is the reason.
+//! 3. The answer lies at [`answer`] until the next call. Numbers are doubles; [`offsets`] has the position of each
+//!    object's first number, and [`missing`] marks missing numbers. All other answers are texts in UTF-8.
 //!
 //! A worker has one container, and one thread.
 
@@ -20,7 +20,7 @@ use crate::{Container, FetchedFile, Numbers};
 #[link(wasm_import_module = "worker")]
 unsafe extern "C" {
     /// Fetches `count` ranges, each an offset and a length, and writes their bytes to `into`, one after the other.
-    /// Returns 0, or the status of HTTP that the server answered, or [`NO_ANSWER`].
+    /// Returns 0, or the HTTP status of the server's answer, or [`NO_ANSWER`].
     fn read_ranges(ranges: *const [f64; 2], count: usize, into: *mut u8) -> u32;
 }
 
@@ -38,7 +38,7 @@ thread_local! {
     static STATE: RefCell<State> = RefCell::default();
 }
 
-/// Makes room for a text of `length` bytes, and returns where the worker has to write it.
+/// Reserves a text of `length` bytes, and returns the address to which the worker must write it.
 #[unsafe(no_mangle)]
 extern "C" fn argument(length: usize) -> *mut u8 {
     STATE.with_borrow_mut(|state| {
@@ -47,7 +47,7 @@ extern "C" fn argument(length: usize) -> *mut u8 {
     })
 }
 
-/// Opens the container that the argument names, in a file of `size` bytes. Answers its description.
+/// Opens the container that the argument names, in a file of `size` bytes. The answer is its description.
 #[unsafe(no_mangle)]
 extern "C" fn open(size: f64) -> u32 {
     answered(|state| {
@@ -59,7 +59,7 @@ extern "C" fn open(size: f64) -> u32 {
     })
 }
 
-/// Answers up to `count` objects from the entry `first` on.
+/// The answer has up to `count` objects from the entry `first` on.
 #[unsafe(no_mangle)]
 extern "C" fn objects(first: f64, count: u32) -> u32 {
     answered(|state| {
@@ -68,7 +68,7 @@ extern "C" fn objects(first: f64, count: u32) -> u32 {
     })
 }
 
-/// Answers the numbers of the field that the argument names, in the entries from `first` to before `end`.
+/// The answer has the numbers of the field that the argument names, in the entries from `first` to before `end`.
 #[unsafe(no_mangle)]
 extern "C" fn numbers(first: f64, end: f64) -> u32 {
     answered(|state| {
@@ -78,7 +78,7 @@ extern "C" fn numbers(first: f64, end: f64) -> u32 {
     })
 }
 
-/// Where the answer begins.
+/// The address of the answer.
 #[unsafe(no_mangle)]
 extern "C" fn answer() -> *const u8 {
     STATE.with_borrow(|state| match &state.numbers {
@@ -87,13 +87,13 @@ extern "C" fn answer() -> *const u8 {
     })
 }
 
-/// How many doubles, or bytes of a text, the answer has.
+/// The number of doubles, or of bytes of a text, in the answer.
 #[unsafe(no_mangle)]
 extern "C" fn answer_length() -> usize {
     STATE.with_borrow(|state| state.numbers.as_ref().map_or(state.text.len(), |it| it.values.len()))
 }
 
-/// Where the offsets of numbers begin.
+/// The address of the offsets of numbers.
 #[unsafe(no_mangle)]
 extern "C" fn offsets() -> *const u32 {
     STATE.with_borrow(|state| {
@@ -101,13 +101,13 @@ extern "C" fn offsets() -> *const u32 {
     })
 }
 
-/// How many offsets there are: one more than objects.
+/// The number of offsets: one more than the number of objects.
 #[unsafe(no_mangle)]
 extern "C" fn offsets_length() -> usize {
     STATE.with_borrow(|state| state.numbers.as_ref().map_or(0, |it| it.offsets.len()))
 }
 
-/// Where a byte for each number begins, 1 for those that are missing; null if none is.
+/// The address of one byte for each number, 1 for missing numbers; null if none is missing.
 #[unsafe(no_mangle)]
 extern "C" fn missing() -> *const u8 {
     STATE.with_borrow(|state| match &state.numbers {

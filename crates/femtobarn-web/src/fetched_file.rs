@@ -1,8 +1,8 @@
 //! [`FetchedFile`]: bytes of a file on a server, of which each request fetches many ranges.
 //!
-//! What a reader announces is kept as a plan. A read of bytes that are not held yet fetches the range of the plan that has
-//! them together with the ranges behind it, up to a limit; so a column whose pages are scattered takes a
-//! round trip for each 8 MiB. A read outside the plan fetches some bytes more, since metadata lie side by side.
+//! Ranges that a reader announces are kept as a plan. A read of bytes that are not held fetches the range of the plan
+//! with these bytes together with the ranges after it, up to a limit; so a column whose pages are scattered takes one
+//! round trip per 8 MiB. A read outside the plan fetches some more bytes, since metadata lie side by side.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -11,15 +11,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rntuple::{ByteSource, Error, Result};
 
-/// Most bytes of one request, if it is for more than one range.
+/// Bytes of one request, at most, unless it is for a single range.
 const REQUEST_BYTES_MAX: u64 = 8 << 20;
-/// Most ranges of one request: servers and proxies take headers of 8 KiB.
+/// Ranges of one request, at most: servers and proxies accept headers of 8 KiB.
 const REQUEST_RANGES_MAX: usize = 200;
-/// Ranges with at most so many bytes between them are fetched as one.
+/// Ranges with at most this many bytes between them are fetched as one.
 const GAP_MAX: u64 = 4 << 10;
-/// Least bytes of a request outside the plan.
+/// Bytes of a request outside the plan, at least.
 const UNPLANNED_BYTES_MIN: u64 = 64 << 10;
-/// Most bytes that are held, but for those of the last request.
+/// Bytes that are held, at most, besides those of the last request.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
 /// A file of which a function fetches ranges: it returns their bytes, one after the other.
@@ -31,11 +31,11 @@ pub struct FetchedFile<F> {
 
 #[derive(Default)]
 struct State {
-    /// Announced ranges, ascending, that do not touch.
+    /// Announced ranges, ascending, neither overlapping nor adjacent.
     plan: Vec<Range<u64>>,
-    /// Bytes by their offset. Where these overlap, the piece that begins last counts.
+    /// Held pieces by offset. Where they overlap, the piece that begins last counts.
     held: BTreeMap<u64, Vec<u8>>,
-    /// The offsets of what is held, the oldest first.
+    /// The offsets of the held pieces, the oldest first.
     order: VecDeque<u64>,
     size_held: u64,
 }
@@ -73,7 +73,7 @@ impl<F: Fn(&[Range<u64>]) -> io::Result<Vec<u8>> + Send + Sync> ByteSource for F
     }
 
     fn will_need(&self, ranges: &[Range<u64>]) {
-        // Offsets are announced before items, and read after these were announced.
+        // Readers announce offsets before items, and read them after the items are announced.
         let mut state = self.state();
         let is_new = |range: &&Range<u64>| {
             range.start < range.end && range.end <= self.size && !state.is_held(range)
@@ -88,7 +88,7 @@ impl<F: Fn(&[Range<u64>]) -> io::Result<Vec<u8>> + Send + Sync> ByteSource for F
 }
 
 impl State {
-    /// Fills the buffer from what is held; false if a byte is missing.
+    /// Fills the buffer from held pieces; false if a byte is missing.
     fn copy_held(&self, offset: u64, buffer: &mut [u8]) -> bool {
         let held = self.held_bytes(offset, buffer.len() as u64);
         held.map(|held| buffer.copy_from_slice(held)).is_some()
@@ -104,7 +104,7 @@ impl State {
         bytes.get(from..from.checked_add(usize::try_from(length).ok()?)?)
     }
 
-    /// The ranges to fetch for bytes that are missing.
+    /// The ranges to fetch for missing bytes.
     fn next_request(&mut self, missing: &Range<u64>, size: u64) -> Vec<Range<u64>> {
         let covers = |it: &Range<u64>| it.start <= missing.start && missing.end <= it.end;
         let Some(first) = self.plan.iter().position(covers) else {
@@ -150,7 +150,7 @@ impl State {
     }
 }
 
-/// Ascending ranges, joined where they nearly touch.
+/// The ranges, which ascend, joined across small gaps.
 fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_by_key(|range| range.start);
     let mut merged: Vec<Range<u64>> = vec![];

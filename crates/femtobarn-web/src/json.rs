@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use rntuple::Value;
 
-/// Items of a list that are shown.
+/// Items of a list that are shown, at most.
 const ITEMS_MAX: usize = 20;
-/// Greatest integer up to which all are doubles.
+/// The greatest integer up to which all integers are doubles.
 const EXACT_MAX: u64 = 1 << 53;
 
-/// Appends a value. Integers that a double cannot hold, infinities and NaN are texts, and so is the last item of a list
-/// that is cut.
+/// Appends a value. Integers that a double cannot hold, infinities and NaN are written as texts, and so is the last
+/// item of a truncated list.
 pub(crate) fn push_value(out: &mut String, value: &Value) {
     match value {
         Value::Null => out.push_str("null"),
@@ -19,7 +19,7 @@ pub(crate) fn push_value(out: &mut String, value: &Value) {
         Value::Bool(value) => push(out, value),
         Value::Int(value) => push(out, value),
         Value::UInt(value) => push(out, value),
-        // With an exponent where there is one, as in JSON.
+        // Debug format writes an exponent where necessary, in the form of JSON.
         Value::Float(value) if value.is_finite() => push(out, &format!("{value:?}")),
         Value::Float(value) => push_text(out, &value.to_string()),
         Value::String(text) => push_text(out, text),
@@ -87,7 +87,7 @@ fn push_cut<T>(
     }
 }
 
-/// Appends what is JSON as it is printed.
+/// Appends a value whose printed form is JSON.
 pub(crate) fn push(out: &mut String, it: &impl std::fmt::Display) {
     // Writing to a string cannot fail.
     let _ = write!(out, "{it}");

@@ -1,11 +1,11 @@
-//! Looks into a container in a browser: a worker of the page `/catalogue` runs this crate as WebAssembly, so that the
-//! server, which only sends ranges of a complete ROOT file, decodes nothing.
+//! Shows a container in a browser: a worker of the page `/catalogue` runs this crate as WebAssembly, so that the server
+//! only sends ranges of a complete ROOT file and decodes nothing.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | `exports` | the functions that the worker calls, and the one that it offers; only in WebAssembly |
 //! | `container` | [`Container`]: objects as JSON, and the numbers of a field |
-//! | `numbers` | [`Numbers`]: those of a field at any depth, object by object |
+//! | `numbers` | [`Numbers`]: the numbers of a field at any depth, object by object |
 //! | `json` | values as JSON for people: long lists are cut |
 //! | `fetched_file` | [`FetchedFile`]: a file on a server, of which a function fetches many ranges at once |
 //!

@@ -2,17 +2,17 @@
 
 use rntuple::{Array, Error, Primitive, Result, Type, values_of};
 
-/// In a path, the number of items of a list.
+/// The part of a path that stands for the number of items of a list.
 const COUNT: &str = "#";
 
 /// Numbers of a field of some objects. Integers beyond 2^53 are rounded.
 #[derive(Debug, Default, PartialEq)]
 pub struct Numbers {
-    /// Those of all objects, one after the other; NaN where an optional one is missing.
+    /// The numbers of all objects, back to back; NaN for a missing optional number.
     pub values: Vec<f64>,
-    /// For each object the position of its first number, and behind them the number of values.
+    /// The position of each object's first number, and at the end the number of values.
     pub offsets: Vec<u32>,
-    /// For each number 1 if it is missing, else 0; empty if none is.
+    /// For each number 1 if it is missing, otherwise 0; empty if none is missing.
     pub missing: Vec<u8>,
 }
 
@@ -20,7 +20,8 @@ pub struct Numbers {
 pub(crate) struct NumericPath {
     /// Names, joined by dots; `tracks.#` is the number of items of a list.
     pub(crate) path: String,
-    /// The fields that are lists around each number, from the object inwards: none if an object has one number.
+    /// The fields that are lists around each number, from the outermost to the innermost; empty if an object has one
+    /// number.
     pub(crate) lists: Vec<String>,
     /// Whether the numbers are truth values.
     pub(crate) is_truth: bool,
@@ -45,7 +46,7 @@ fn add_paths(path: &str, of: &Type, lists: &[String], paths: &mut Vec<NumericPat
         Type::Reduced(..) | Type::Cardinality(_) => add(path.to_owned(), lists.to_vec(), false),
         Type::Bitset { .. } => add(path.to_owned(), within(), true),
         Type::List(item) => {
-            // Of lists of lists, the outer ones are counted.
+            // Of lists of lists, only the outermost gets a count.
             if lists.last().is_none_or(|last| last != path) {
                 add(format!("{path}.{COUNT}"), lists.to_vec(), false);
             }
@@ -61,7 +62,7 @@ fn add_paths(path: &str, of: &Type, lists: &[String], paths: &mut Vec<NumericPat
 }
 
 impl Numbers {
-    /// The numbers of the only leaf of an array, one object after the other but for those that `is_kept` refuses.
+    /// The numbers of the only leaf of an array, object by object, without the objects that `is_kept` refuses.
     pub(crate) fn of(array: &Array, is_kept: impl Fn(usize) -> bool) -> Result<Self> {
         let Leaf { values, missing, ends } = leaf(array, identity(array.len()))?;
         let mut numbers = Numbers { offsets: vec![0], ..Numbers::default() };
@@ -83,11 +84,11 @@ struct Leaf {
     values: Vec<f64>,
     /// As in [`Numbers`].
     missing: Vec<u8>,
-    /// Where the numbers of each object begin and end.
+    /// The range of each object's numbers, as offsets.
     ends: Vec<i64>,
 }
 
-/// The leaf of an array; `ends` says where each object begins and ends in `array` itself.
+/// The leaf of an array; `ends` has the range of each object in `array` itself.
 fn leaf(array: &Array, mut ends: Vec<i64>) -> Result<Leaf> {
     match array {
         Array::Primitive { primitive, values } => {
@@ -121,7 +122,7 @@ fn leaf(array: &Array, mut ends: Vec<i64>) -> Result<Leaf> {
     }
 }
 
-/// Optional numbers with a place for each that is missing.
+/// Optional numbers, with a place for each missing one.
 fn spread(offsets: &[i64], present: &Leaf) -> Result<(Vec<f64>, Vec<u8>)> {
     let place = |pair: &[i64]| -> Result<(f64, u8)> {
         if pair[0] >= pair[1] {
@@ -152,12 +153,12 @@ fn has_one_number(array: &Array) -> bool {
     }
 }
 
-/// Whether a list has this content because its items are counted only.
+/// Whether a list has this content because only its items are counted.
 fn is_empty_record(content: &Array) -> bool {
     matches!(content, Array::Record { members, .. } if members.is_empty())
 }
 
-/// Where each of so many values begins and ends.
+/// The offsets of `length` values, one per object.
 fn identity(length: usize) -> Vec<i64> {
     (0..=length as i64).collect()
 }

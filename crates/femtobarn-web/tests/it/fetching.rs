@@ -69,7 +69,7 @@ fn bytes_are_right_whatever_was_announced_and_read_before() {
         far.read_at(start as u64, &mut read).unwrap();
         assert!(read == file[start..end], "{start}..{end}");
     };
-    // What is fetched with the first of these begins within the range that the last one fetches.
+    // The piece that this read fetches begins within the range that the read at 90,000 fetches.
     check(5_000, 5_010);
     far.will_need(&[0..100_000, 150_000..150_010, 390_000..500_000]);
     check(90_000, 90_010);
