@@ -65,7 +65,7 @@ codes! {
         MV = 3009 "mv",
         /// Open a file.
         OPEN = 3010 "open",
-        /// Ask whether the server is there.
+        /// Check that the server answers.
         PING = 3011 "ping",
         /// Begin, end or write in a checkpoint.
         CHKPOINT = 3012 "chkpoint",
@@ -121,7 +121,7 @@ codes! {
         OK_SO_FAR = 4000 "oksofar",
         /// An unsolicited message, or a delayed answer.
         ATTN = 4001 "attn",
-        /// Authentication goes on.
+        /// Authentication continues.
         AUTH_MORE = 4002 "authmore",
         /// The request failed.
         ERROR = 4003 "error",
@@ -129,9 +129,9 @@ codes! {
         REDIRECT = 4004 "redirect",
         /// Ask again later.
         WAIT = 4005 "wait",
-        /// The answer comes later.
+        /// The answer follows later.
         WAIT_RESP = 4006 "waitresp",
-        /// An answer with a checksum, and data behind it.
+        /// An answer with a checksum, followed by data.
         STATUS = 4007 "status",
     }
 }
@@ -251,7 +251,7 @@ codes! {
     AttentionCode: u32 {
         /// A message for the user.
         MESSAGE = 5002 "asyncms",
-        /// The answer to a request that was told to wait for it.
+        /// The answer to a request whose client was asked to wait for it.
         RESPONSE = 5008 "asynresp",
     }
 }

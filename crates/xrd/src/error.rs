@@ -4,7 +4,7 @@
 
 use crate::codes::ErrorCode;
 
-/// What a caller can do about an [`Error`].
+/// The kind of an [`Error`], which decides what a caller can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -45,13 +45,13 @@ pub enum Error {
     /// The caller built a message that the protocol cannot express.
     #[error("{what}")]
     Invalid {
-        /// What is wrong, and what to do about it.
+        /// The reason, and a remedy.
         what: String,
     },
 }
 
 impl Error {
-    /// What a caller can do about this error.
+    /// The kind of this error, which decides what a caller can do.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Malformed { .. } => ErrorKind::Malformed,

@@ -22,7 +22,7 @@ pub const CLONE_RANGES_MAX: usize = 1024;
 /// Attributes of one fattr request (protocol: `kXR_faMaxVars`).
 pub const ATTRIBUTES_MAX: usize = 16;
 
-/// Attributes in the answer to a list of them (ours).
+/// Attributes in the answer to a listing (this crate's limit).
 pub const ATTRIBUTES_LISTED_MAX: usize = 65_536;
 
 /// Bytes of an attribute's name (protocol: `kXR_faMaxNlen`).

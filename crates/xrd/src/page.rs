@@ -157,7 +157,7 @@ impl PageDecoder {
         self.push_to(wire, |data| out.extend_from_slice(data), bad);
     }
 
-    /// As [`PageDecoder::push`], with the data passed to a function, in order.
+    /// Like [`PageDecoder::push`], with the data passed to a function, in order.
     pub fn push_to(&mut self, wire: &[u8], mut out: impl FnMut(&[u8]), bad: &mut Vec<PageRange>) {
         let usable = usize::try_from(self.left).unwrap_or(usize::MAX).min(wire.len());
         let mut wire = &wire[..usable];

@@ -22,7 +22,7 @@ pub(super) enum AttemptError {
     Silent(Duration),
     /// The server violates the protocol.
     Malformed(crate::Error),
-    /// There is no connection, so the request was not sent.
+    /// The request was not sent, because there is no connection.
     Unreachable(String),
     /// TLS failed: the server's certificate is not trusted, or the two sides have no common version or cipher.
     Distrust(String),

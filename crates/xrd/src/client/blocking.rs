@@ -48,7 +48,7 @@ impl Client {
     /// Connects to the server of a URL.
     ///
     /// # Errors
-    /// Those of [`Client::connect`](super::Client::connect).
+    /// The errors of [`Client::connect`](super::Client::connect).
     pub fn connect(url: &Url, options: Options) -> Result<Self> {
         block_on(super::Client::connect_as(CallMode::Thread, url, options)).map(Client)
     }
@@ -61,7 +61,7 @@ impl Client {
     /// Opens a file.
     ///
     /// # Errors
-    /// Those of [`Client::open`](super::Client::open).
+    /// The errors of [`Client::open`](super::Client::open).
     pub fn open(&self, location: &Location, options: OpenOptions) -> Result<File> {
         block_on(self.0.open(location, options)).map(File)
     }
@@ -69,7 +69,7 @@ impl Client {
     /// See [`Client::query`](super::Client::query).
     ///
     /// # Errors
-    /// Those of [`Client::query`](super::Client::query).
+    /// The errors of [`Client::query`](super::Client::query).
     pub fn query(&self, kind: QueryCode, argument: impl Into<Bytes>) -> Result<Bytes> {
         block_on(self.0.query(kind, argument))
     }
@@ -121,7 +121,7 @@ impl File {
     /// Closes the file. Dropping it closes it too, but discards errors.
     ///
     /// # Errors
-    /// Those of [`File::close`](super::File::close).
+    /// The errors of [`File::close`](super::File::close).
     pub fn close(self) -> Result<()> {
         block_on(self.0.close())
     }

@@ -140,7 +140,7 @@ impl Connection {
         self.shared.bound.iter().map(|(path, _)| *path)
     }
 
-    /// Whether the server is on this machine, as far as its address tells.
+    /// Whether the server is on this machine, judging by its address.
     pub(super) fn is_on_this_machine(&self) -> bool {
         self.shared.main.transport.is_on_this_machine()
     }
@@ -317,7 +317,7 @@ impl PendingAnswer {
         }
     }
 
-    /// Writes what arrived to the sink. Returns the result if the answer has ended.
+    /// Writes the delivered bytes to the sink. Returns the result if the answer has ended.
     fn deliver(
         &self,
         sink: &mut dyn AnswerSink,
@@ -392,7 +392,7 @@ impl SessionInner {
         }
     }
 
-    /// Reads from a channel once, and hands what arrived to the request table.
+    /// Reads from a channel once, and hands the bytes to the request table.
     async fn read_some(&self, channel: &Channel, receive: &mut ReceiveState) {
         let read = channel.transport.read(receive.room()).await;
         let mut input = match read {

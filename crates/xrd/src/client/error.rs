@@ -99,7 +99,7 @@ pub enum ClientError {
     /// The caller's argument is invalid.
     #[error("{what}")]
     Invalid {
-        /// The argument, and what is wrong with it.
+        /// The argument, and the reason.
         what: String,
     },
 }
@@ -113,7 +113,7 @@ impl ClientError {
         }
     }
 
-    /// The same as a [`std::io::Error`] of the closest kind.
+    /// This error as a [`std::io::Error`] of the closest kind.
     pub fn into_io(self) -> std::io::Error {
         use std::io::ErrorKind;
         let kind = match &self {

@@ -35,7 +35,7 @@ pub struct File {
     /// Held while the file is reopened.
     reopening: tokio::sync::Mutex<()>,
     times_reopened: AtomicU64,
-    /// The number of writes, and the part of them that a sync covers.
+    /// The number of writes, and the number of those that a sync covers.
     writes: AtomicU64,
     synced: AtomicU64,
 }
@@ -94,7 +94,7 @@ impl File {
     /// The file's current metadata.
     ///
     /// # Errors
-    /// Those of [`File::read_at`].
+    /// The errors of [`File::read_at`].
     pub async fn stat(&self) -> Result<StatLine> {
         let mut retry = self.retry();
         loop {
@@ -109,7 +109,7 @@ impl File {
         }
     }
 
-    /// Whether the server is on this machine, as far as its address tells: it may forward connections.
+    /// Whether the server is on this machine, judging by its address; it may still forward connections.
     pub fn is_on_this_machine(&self) -> bool {
         self.current_handle().connection.is_on_this_machine()
     }
@@ -117,7 +117,7 @@ impl File {
     /// Sends a query about the open file, whose argument and answer the server defines (kXR_Qopaqug).
     ///
     /// # Errors
-    /// Those of [`File::read_at`]; [`ClientError::Refused`] if the server does not know the query.
+    /// The errors of [`File::read_at`]; [`ClientError::Refused`] if the server does not know the query.
     pub async fn query(&self, argument: Bytes) -> Result<Bytes> {
         let mut retry = self.retry();
         loop {
@@ -147,8 +147,8 @@ impl File {
         }
     }
 
-    /// As [`File::read_at`], and verifies the pages' checksums: a damaged page is read once more. If the server
-    /// has no pgread, this is [`File::read_at`].
+    /// Like [`File::read_at`], and verifies the pages' checksums: a damaged page is read once more. If the server has
+    /// no pgread, this is [`File::read_at`].
     ///
     /// # Errors
     /// [`ClientError::Damaged`] if a page arrives damaged twice, and those of [`File::read_at`].
@@ -208,7 +208,7 @@ impl File {
     /// Only a successful sync guarantees that it was executed.
     ///
     /// # Errors
-    /// Those of [`File::write_at`], for this write or an earlier unconfirmed one.
+    /// The errors of [`File::write_at`], for this write or an earlier unconfirmed one.
     pub async fn write_later(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut retry = self.retry();
         loop {
@@ -221,11 +221,11 @@ impl File {
         }
     }
 
-    /// As [`File::write_at`], with page checksums: a page that arrives damaged is sent once more. If the server
-    /// has no pgwrite, this is [`File::write_at`].
+    /// Like [`File::write_at`], with page checksums: a page that arrives damaged is sent once more. If the server has
+    /// no pgwrite, this is [`File::write_at`].
     ///
     /// # Errors
-    /// Those of [`File::write_at`].
+    /// The errors of [`File::write_at`].
     pub async fn write_checked(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut retry = self.retry();
         loop {
@@ -241,7 +241,7 @@ impl File {
     /// Waits until the writes of [`File::write_later`] are executed. They may not be durable yet.
     ///
     /// # Errors
-    /// Those of [`File::write_at`]; the file is not reopened.
+    /// The errors of [`File::write_at`]; the file is not reopened.
     pub async fn settle(&self) -> Result<()> {
         let settled = self.current_handle().unconfirmed.settle().await;
         settled.map_err(|error| self.retry().client_error(error))
@@ -250,7 +250,7 @@ impl File {
     /// Makes all earlier writes durable.
     ///
     /// # Errors
-    /// Those of [`File::write_at`].
+    /// The errors of [`File::write_at`].
     pub async fn sync(&self) -> Result<()> {
         let writes = self.writes.load(Ordering::SeqCst);
         let mut retry = self.retry();
@@ -269,7 +269,7 @@ impl File {
     /// Sets the file's size.
     ///
     /// # Errors
-    /// Those of [`File::write_at`].
+    /// The errors of [`File::write_at`].
     pub async fn truncate(&self, size: u64) -> Result<()> {
         let mut retry = self.retry();
         loop {

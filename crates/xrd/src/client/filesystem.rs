@@ -25,7 +25,7 @@ impl Client {
     /// Checks that the server answers.
     ///
     /// # Errors
-    /// Those of [`Client::stat`].
+    /// The errors of [`Client::stat`].
     pub async fn ping(&self) -> Result<()> {
         let retry = self.retry(&self.inner.url.location);
         self.call(retry, |_| Ping.into()).await.map(drop)
@@ -46,7 +46,7 @@ impl Client {
     /// The space of the file system that holds the path.
     ///
     /// # Errors
-    /// Those of [`Client::stat`].
+    /// The errors of [`Client::stat`].
     pub async fn space(&self, location: &Location) -> Result<SpaceLine> {
         let (options, wants) = (StatOptions::FILE_SYSTEM, StatWants::default());
         let request = |at| Stat { options, wants, target: FileRef::Location(at) }.into();
@@ -56,7 +56,7 @@ impl Client {
     /// Lists a directory.
     ///
     /// # Errors
-    /// Those of [`Client::stat`].
+    /// The errors of [`Client::stat`].
     pub async fn dirlist(
         &self,
         location: &Location,
@@ -68,7 +68,7 @@ impl Client {
     /// Creates a directory, and with [`MkdirOptions::MAKE_PATH`] its missing parents.
     ///
     /// # Errors
-    /// Those of [`Client::rm`].
+    /// The errors of [`Client::rm`].
     pub async fn mkdir(
         &self,
         location: &Location,
@@ -95,7 +95,7 @@ impl Client {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// Those of [`Client::rm`].
+    /// The errors of [`Client::rm`].
     pub async fn rmdir(&self, location: &Location) -> Result<()> {
         self.call_once(location, |location| Rmdir { location }.into()).await
     }
@@ -103,7 +103,7 @@ impl Client {
     /// Renames a file or directory.
     ///
     /// # Errors
-    /// Those of [`Client::rm`].
+    /// The errors of [`Client::rm`].
     pub async fn mv(&self, from: &Location, to: &Location) -> Result<()> {
         self.call_once(from, |from| Mv { from, to: to.clone() }.into()).await
     }
@@ -111,7 +111,7 @@ impl Client {
     /// Changes the permissions of a file or directory.
     ///
     /// # Errors
-    /// Those of [`Client::stat`].
+    /// The errors of [`Client::stat`].
     pub async fn chmod(&self, location: &Location, mode: Mode) -> Result<()> {
         self.call(self.retry(location), |location| Chmod { mode, location }.into()).await.map(drop)
     }
@@ -119,7 +119,7 @@ impl Client {
     /// Sets a file's size.
     ///
     /// # Errors
-    /// Those of [`Client::rm`].
+    /// The errors of [`Client::rm`].
     pub async fn truncate(&self, location: &Location, size: u64) -> Result<()> {
         self.call_once(location, |at| Truncate { target: FileRef::Location(at), size }.into()).await
     }
@@ -127,7 +127,7 @@ impl Client {
     /// Locates the servers that have a file.
     ///
     /// # Errors
-    /// Those of [`Client::stat`].
+    /// The errors of [`Client::stat`].
     pub async fn locate(
         &self,
         location: &Location,
@@ -141,7 +141,7 @@ impl Client {
     /// Sends a query and returns its raw answer; [`query`](crate::response::query) decodes the specified ones.
     ///
     /// # Errors
-    /// Those of [`Client::stat`].
+    /// The errors of [`Client::stat`].
     pub async fn query(&self, kind: QueryCode, argument: impl Into<Bytes>) -> Result<Bytes> {
         let (handle, argument) = (FileHandle::default(), argument.into());
         let retry = self.retry(&self.inner.url.location);
@@ -149,10 +149,10 @@ impl Client {
         Ok(self.call(retry, request).await?.1)
     }
 
-    /// A file's checksum, by the algorithm that the location's `cks.type` names, or else the server's default.
+    /// A file's checksum, by the algorithm that the location's `cks.type` names, or by the server's default.
     ///
     /// # Errors
-    /// Those of [`Client::stat`].
+    /// The errors of [`Client::stat`].
     pub async fn checksum(&self, location: &Location) -> Result<ChecksumAnswer> {
         let (kind, handle) = (QueryCode::CHECKSUM, FileHandle::default());
         let request = |at: Location| {
@@ -165,7 +165,7 @@ impl Client {
     /// Stages files from mass storage, or performs another action of the options. Returns the request's id.
     ///
     /// # Errors
-    /// Those of [`Client::stat`].
+    /// The errors of [`Client::stat`].
     pub async fn prepare(
         &self,
         locations: &[Location],
@@ -184,7 +184,7 @@ impl Client {
     /// Reads, sets or removes attributes of a file. The outcomes hold the errors of single attributes.
     ///
     /// # Errors
-    /// Those of [`Client::stat`].
+    /// The errors of [`Client::stat`].
     pub async fn attributes(
         &self,
         location: &Location,
@@ -199,7 +199,7 @@ impl Client {
     /// The names of a file's attributes, and their values if `with_values` is set.
     ///
     /// # Errors
-    /// Those of [`Client::stat`].
+    /// The errors of [`Client::stat`].
     pub async fn attribute_list(
         &self,
         location: &Location,

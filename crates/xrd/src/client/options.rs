@@ -15,10 +15,10 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// A request fails when its connection has carried no byte of any answer for this long.
     pub request_timeout: Duration,
-    /// Time limit for an operation with all its waits, redirects and reconnections. A request also fails
-    /// when no byte of its own answer arrived for this long.
+    /// Time limit for an operation with all its waits, redirects and reconnections. A request also fails when no byte
+    /// of its own answer has arrived for this long.
     pub patience: Duration,
-    /// Time limit for reconnecting to a server that went away, within `patience`.
+    /// Time limit for reconnecting to a server that stopped answering, within `patience`.
     pub reconnect_timeout: Duration,
     /// Time limit for a whole answer, from the request to its last byte; the connection that is too slow is given up.
     /// Without it an answer may take any time while its bytes arrive.
@@ -29,14 +29,14 @@ pub struct Options {
     pub user: Option<String>,
     /// The bearer token.
     pub token: Option<Token>,
-    /// Finds the token if none is given: by default, that of [`bearer_token`](super::bearer_token). It is asked for each session, and
-    /// when a server refuses what it found, because tokens expire soon.
+    /// Finds the token if none is given: by default, that of [`bearer_token`](super::bearer_token). Called for each
+    /// session, and when a server refuses the token found before, because tokens expire soon.
     pub find_token: fn() -> Option<Token>,
     /// The client's certificate, which is shown to servers that ask for one; by default, that of
-    /// [`client_certificate`](super::client_certificate). One that cannot be used is not shown, and refusals of the
-    /// login say so.
+    /// [`client_certificate`](super::client_certificate). A certificate that cannot be used is not shown, and the
+    /// errors of refused logins report the reason.
     pub certificate: Option<ClientCertificate>,
-    /// Sends no credentials at all, whatever the server asks for.
+    /// Sends no credentials, whatever the server asks for.
     pub without_credentials: bool,
     /// A file or directory of trusted certificate authorities; by default, `X509_CERT_DIR` and
     /// `SSL_CERT_FILE`, or else the operating system's.
@@ -74,7 +74,7 @@ impl Options {
     }
 }
 
-/// The files of a client's certificate, with those of authorities behind it, and of its key, in PEM format.
+/// The PEM files of a client's certificate, followed by those of its authorities, and of its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// The file of the certificates.
@@ -90,7 +90,7 @@ pub fn client_certificate() -> Option<ClientCertificate> {
     Some(ClientCertificate { certificate, key })
 }
 
-/// Refuses an address of a host by a text that says why.
+/// Refuses an address of a host, with the reason as a text.
 pub type FilterRule = dyn Fn(&str, IpAddr) -> Result<(), String> + Send + Sync;
 
 /// A rule for addresses, which clones share.

@@ -54,7 +54,7 @@ impl Drop for RemoteHandle {
             return;
         }
         let closing = async move {
-            // A caller who needs the result calls `File::close`.
+            // Callers that need the result use `File::close`.
             drop(connection.send(&Close { handle }.into(), &[], 0).await);
         };
         match (self.call_mode, tokio::runtime::Handle::try_current()) {

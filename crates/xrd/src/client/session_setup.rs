@@ -8,8 +8,8 @@
 //! 1. TLS starts when the server demands it. If the user wants TLS, it starts before the login.
 //! 2. Security protocols are tried in the server's order; those without credentials are skipped.
 //! 3. A session is pinged only if streams will be bound to it.
-//! 4. A client that has a token and TLS says so when it logs in (`fb.token=1`): a server may ask for it then that lets clients in
-//!    without one. XRootD's servers ignore that.
+//! 4. A client that has a token and TLS announces that when it logs in (`fb.token=1`): a server that also admits
+//!    clients without a token may then ask for it. XRootD's servers ignore the announcement.
 
 use super::attempt_error::AttemptError;
 use super::credentials::{credentials, token, user_name};
@@ -72,7 +72,7 @@ pub(super) struct SessionSetup<'a> {
     pub path: PathId,
     /// Security protocols that were not tried yet, the next one last.
     untried_protocols: Vec<String>,
-    /// Why the others failed, and, if the client has a certificate that cannot be used, why.
+    /// The reasons why the other protocols failed, and why a certificate of the client cannot be used.
     pub refusals: Vec<String>,
 }
 

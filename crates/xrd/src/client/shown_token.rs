@@ -1,7 +1,8 @@
-//! The token that a server was shown in a session, and another one in its place: tokens expire sooner than sessions end.
+//! The token that a server was shown in a session, and its replacement: tokens expire sooner than sessions end.
 //!
-//! A request that was refused for want of rights was not executed. It is sent once more if another token is found by then, which
-//! is shown first (kXR_auth, which clients may send at any time). Callers that were refused together show it once.
+//! A request that was refused for lack of rights was not executed. It is sent once more if another token is found
+//! meanwhile, which is shown first (kXR_auth, which clients may send at any time). Callers that were refused together
+//! show it once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

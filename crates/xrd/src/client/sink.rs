@@ -15,7 +15,7 @@ pub(super) trait AnswerSink: Send {
     /// Starts a part of the answer. A part that holds pages has a status.
     ///
     /// # Errors
-    /// [`Error::Malformed`] if such a part does not belong to the answer.
+    /// [`Error::Malformed`] if a part with this status does not belong to the answer.
     fn begin(&mut self, status: Option<&Status>) -> Result<()>;
 
     /// Takes the next bytes of the part.

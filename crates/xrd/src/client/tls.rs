@@ -31,7 +31,7 @@ pub(super) struct TlsSession {
     connection: Mutex<ClientConnection>,
     /// The receive buffer. Only one caller reads.
     wire: Mutex<Wire>,
-    /// Why the server is not shown the client's certificate, if there is one.
+    /// The reason why the client's certificate is not shown to the server, if it is not.
     pub without_certificate: Option<String>,
 }
 

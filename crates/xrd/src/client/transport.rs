@@ -54,8 +54,8 @@ impl Transport {
         self.socket.read(buffer).await
     }
 
-    /// As [`Self::read`], for a large buffer whose bytes the server is sending: a blocking socket waits for
-    /// many of them at a time, since waking a thread costs more than reading.
+    /// Like [`Self::read`], for a large buffer whose bytes the server is sending: a blocking socket waits for many of
+    /// them at a time, since waking a thread costs more than reading.
     pub(super) async fn read_large(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {

@@ -36,7 +36,7 @@ impl Gather {
         (self.held.len() == self.wanted).then(|| std::mem::take(&mut self.held).into())
     }
 
-    /// As [`Self::take`], for exactly `N` bytes.
+    /// Like [`Self::take`], for exactly `N` bytes.
     pub(super) fn take_array<const N: usize>(&mut self, input: &mut Bytes) -> Option<[u8; N]> {
         debug_assert_eq!(self.wanted, N);
         let bytes = self.take(input)?;

@@ -140,7 +140,7 @@ impl RequestFramer {
         }
     }
 
-    /// The next event; none if all input is consumed and more is needed.
+    /// The next event; `None` if all input is consumed and more is needed.
     ///
     /// # Errors
     /// [`Error::Malformed`] or [`Error::TooLong`] if message boundaries are lost.

@@ -133,7 +133,7 @@ impl ResponseFramer {
         }
     }
 
-    /// The next event; none if all input is consumed and more is needed.
+    /// The next event; `None` if all input is consumed and more is needed.
     ///
     /// # Errors
     /// [`Error::Malformed`] if message boundaries are lost; [`Error::TooLong`] if a response exceeds the limit.

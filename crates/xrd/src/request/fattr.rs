@@ -29,7 +29,7 @@ const SET: u8 = 3;
 
 /// Reads or changes attributes of a file. Section 3, kXR_fattr.
 ///
-/// Answer: [`AttributeList`] to `List`, [`AttributeOutcomes`] to the others.
+/// Answer: [`AttributeList`] to `List`, [`AttributeOutcomes`] to the other actions.
 ///
 /// [`AttributeList`]: crate::response::AttributeList
 /// [`AttributeOutcomes`]: crate::response::AttributeOutcomes

@@ -172,7 +172,7 @@ requests! {
 }
 
 impl Request {
-    /// The bound stream that the data of a write arrive on, and their length; none if they follow the request.
+    /// The bound stream that the data of a write arrive on, and their length; `None` if they follow the request.
     pub fn data_elsewhere(&self) -> Option<(PathId, u32)> {
         let (path, length) = match self {
             Request::Write(write)

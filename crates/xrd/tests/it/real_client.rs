@@ -1,9 +1,8 @@
 //! The messages against a real client: a small server, made of this crate's framer and encoders
 //! and one socket, holds one file in memory and one directory.
 //!
-//! `XRD_TEST_PYTHON` names a Python with the `xrootd` package; `make test` sets it. If it is not set, the test
-//! says so and passes, since `captured` has the requests of that client. With `XRD_TEST_SHOW` the test prints
-//! them anew.
+//! `XRD_TEST_PYTHON` names a Python with the `xrootd` package; `make test` sets it. If it is not set, the test reports
+//! that and passes, since `captured` has the requests of that client. With `XRD_TEST_SHOW` the test prints them anew.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -4,9 +4,9 @@
 //!    taken for that of another request.
 //! 2. The table holds at most the bytes that a request allows for its answer, as they arrived, without a copy,
 //!    until the caller takes them.
-//! 3. A request times out `timeout` after the last byte of any answer, since a busy server may have queued it
-//!    behind other requests, and `patience` after the last byte of its own. `answer_limit`, if there is one, is looked at
-//!    as bytes of the answer arrive: an answer that takes longer than that ends the connection.
+//! 3. A request times out `timeout` after the last byte of any answer, since a busy server may have queued it behind
+//!    other requests, and `patience` after the last byte of its own. `answer_limit`, if set, is checked as bytes of the
+//!    answer arrive: an answer that takes longer ends the connection.
 //! 4. Loss of the connection ends all requests.
 
 use std::collections::{HashMap, VecDeque};
@@ -36,7 +36,7 @@ pub(super) enum Arrival {
     Bytes(Bytes),
 }
 
-/// What arrived for a request since the last delivery.
+/// The bytes that arrived for a request since the last delivery, and its result.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
     pub arrivals: VecDeque<Arrival>,
@@ -127,7 +127,7 @@ impl RequestTable {
         Ok(stream)
     }
 
-    /// Takes what arrived for a request. Registers the waker, which is woken when the answer has ended.
+    /// Takes the bytes that arrived for a request. Registers the waker, which is woken when the answer has ended.
     pub(super) fn take_delivery(&mut self, stream: StreamId, waker: &Waker) -> Delivery {
         let Some(request) = self.pending.get_mut(&stream) else {
             let unknown = || AttemptError::Lost("the request is not in flight".to_owned());

@@ -1,5 +1,5 @@
-//! The client against a real server, whose program `XRD_TEST_XROOTD` names, such as `/usr/bin/xrootd`. If it is
-//! not set, the tests say so and pass.
+//! The client against a real server, whose program `XRD_TEST_XROOTD` names, such as `/usr/bin/xrootd`. If the variable
+//! is not set, the tests report that and pass.
 //!
 //! The server refuses to run as the superuser; tests run as the superuser start it as the user `xrootd`.
 
@@ -50,7 +50,7 @@ impl Server {
             if server.has_started() {
                 return Some(server);
             }
-            // Somebody else has the port by now.
+            // Another process has taken the port.
             let log = server.log();
             assert!(log.contains("address already in use"), "{log}");
             folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());

@@ -174,7 +174,7 @@ fn a_file_is_closed_once() {
     let client = client(&fake);
     let closes = || fake.closes.load(std::sync::atomic::Ordering::SeqCst);
     let file = client.open(&at("/file"), OpenOptions::READ).unwrap();
-    // The server has lost the file, and its handle may belong to another file by now.
+    // The server has lost the file, and its handle may belong to another file.
     assert_eq!(file.read_at(0, &mut [0; 5]).unwrap(), 5);
     client.ping().unwrap();
     assert_eq!((fake.count(RequestCode::OPEN), closes()), (2, 0));
@@ -366,14 +366,14 @@ fn a_server_without_tls_is_refused_if_the_url_demands_tls() {
     assert!(matches!(error, ClientError::Login { .. }), "{error}");
 }
 
-/// A server that answers nothing after a ping until it is told to go on, and its client.
+/// A server that answers nothing after a ping until it is released, and its client.
 fn stalling() -> (Fake, xrd::client::Url, std::sync::mpsc::Sender<()>) {
     let (sender, receiver) = std::sync::mpsc::channel();
     let receiver = std::sync::Mutex::new(receiver);
     let fake = Fake::start(move |connection, _, request| match request {
         Request::Open(_) => opened(),
         Request::Ping(_) if connection == 0 => {
-            // It goes on, too, when the sender is dropped.
+            // It is also released when the sender is dropped.
             let _ = receiver.lock().unwrap().recv();
             ok("")
         }
@@ -386,7 +386,7 @@ fn stalling() -> (Fake, xrd::client::Url, std::sync::mpsc::Sender<()>) {
 
 /// More than sockets hold.
 const LARGE: usize = 64 << 20;
-/// Whoever waits for longer waits for ever.
+/// A test that waits for longer would wait for ever.
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
