@@ -84,7 +84,7 @@ impl Array {
         }
     }
 
-    /// Whether there is no value at all.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -5,7 +5,7 @@
 
 use std::io;
 
-/// What a caller can do about an [`Error`].
+/// The kind of an [`Error`], which decides what a caller can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The bytes are damaged, truncated or not of the expected format.
@@ -27,7 +27,7 @@ pub enum Error {
     /// The bytes are damaged, truncated or not of the expected format.
     #[error("{what} at byte {offset}: {reason}")]
     Corrupt {
-        /// What was being read, such as `page list envelope`.
+        /// The item that was being read, such as `page list envelope`.
         what: &'static str,
         /// Byte offset in the file, or within the envelope while one is decoded.
         offset: u64,
@@ -43,7 +43,7 @@ pub enum Error {
     /// The caller asked for something impossible.
     #[error("{what}")]
     Invalid {
-        /// What is wrong and what to do about it.
+        /// The wrong argument, and a remedy.
         what: String,
     },
     /// The name, field or entry does not exist.
@@ -67,7 +67,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What a caller can do about this error.
+    /// The kind of this error, which decides what a caller can do.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Corrupt { .. } => ErrorKind::Corrupt,
@@ -78,7 +78,7 @@ impl Error {
         }
     }
 
-    /// Whether damaged bytes can be the reason: they may also claim what is not supported.
+    /// Whether damaged bytes can be the cause: they may also claim unsupported features.
     pub fn is_damage(&self) -> bool {
         matches!(self.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported)
     }

@@ -29,7 +29,7 @@ pub enum Bound {
 /// The bounds of the values of a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bounds {
-    /// Least and greatest value, NaN not considered; `None` if there is no other value.
+    /// Least and greatest value, NaN not considered; `None` without any other value.
     pub range: Option<(Bound, Bound)>,
     /// Whether any value is NaN.
     pub has_nan: bool,
@@ -67,7 +67,7 @@ pub(crate) fn summary_kinds(tree: &FieldTree, columns: usize) -> Vec<Option<Summ
     found
 }
 
-/// `sizes`: whether the sizes of collections have a summary, which is so outside other collections.
+/// `sizes`: whether the sizes of collections have a summary, as they do outside other collections.
 fn mark(node: &FieldNode, sizes: bool, found: &mut [Option<SummaryKind>]) {
     let mut set = |columns: &[ColumnId], kind| {
         columns.iter().for_each(|&column| found[column as usize] = Some(kind));

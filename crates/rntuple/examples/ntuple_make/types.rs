@@ -124,7 +124,7 @@ pub(crate) fn lossy() -> Vec<(String, Type, f64)> {
     }
     let mut fields = vec![];
     for (name, precision, loss) in precisions {
-        // Half a step may be less than what single precision tells apart.
+        // Half a step may be less than the precision of single-precision numbers.
         let single_loss = loss.max(2f64.powi(-24));
         let float = Type::Reduced(Primitive::Float32, precision);
         let double = Type::Reduced(Primitive::Float64, precision);

@@ -108,7 +108,7 @@ impl Random {
             Precision::Single => f64::from(self.real() as f32),
             Precision::Half => self.between(-60_000.0, 60_000.0),
             Precision::Truncated { .. } => match self.real() {
-                // What is cut must not round to infinity when the number becomes single precision.
+                // A truncated value must not round to infinity when it becomes single precision.
                 value if value.is_finite() => f64::from(value as f32),
                 value => value,
             },

@@ -52,7 +52,7 @@ pub(super) fn compress_zstd(
                 Some(_) => ZSTD_EndDirective::ZSTD_e_flush,
                 None => ZSTD_EndDirective::ZSTD_e_end,
             };
-            // What is left to write did not fit.
+            // The rest did not fit.
             let left =
                 context.compress_stream2(&mut out, &mut InBuffer::around(plane), end).ok()?;
             if left > 0 {

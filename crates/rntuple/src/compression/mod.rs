@@ -71,7 +71,7 @@ pub fn compress(input: &[u8], compression: Compression, out: &mut Vec<u8>) -> Re
 }
 
 /// Byte planes, one after the other.
-// What compresses nothing reads none of its fields.
+// A codec that compresses nothing reads none of the fields.
 #[cfg_attr(target_family = "wasm", allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Planes {
@@ -81,8 +81,8 @@ pub(crate) struct Planes {
     pub have_noise: bool,
 }
 
-/// As [`compress`], for input that is byte planes. Zstandard codes each of them by itself: the noise of low bits is
-/// then copied, and does not spoil the code of high bits. Where short repetitions are chance, it leaves them out: a
+/// Like [`compress`], for input that is byte planes. Zstandard codes each of them by itself: the noise of low bits is
+/// then copied, and does not spoil the code of high bits. Short repetitions that are due to chance are left out: a
 /// reference to one takes about as many bytes, and much more time to follow.
 pub(crate) fn compress_planes(
     input: &[u8],
@@ -150,8 +150,7 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
     decompress_chunks(input, out, false)
 }
 
-/// As [`decompress`], for input that a checksum has shown to be what was written: those of its LZ4 chunks are not
-/// looked at.
+/// Like [`decompress`], for input whose checksum was verified: the checksums of its LZ4 chunks are not checked again.
 pub(crate) fn decompress_verified(input: &[u8], out: &mut [u8]) -> Result<()> {
     decompress_chunks(input, out, true)
 }

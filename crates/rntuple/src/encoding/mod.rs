@@ -54,7 +54,7 @@ pub fn decode(column: &Column, encoded: &[u8], elements: usize, out: &mut [u8]) 
     decode_checked(column, encoded, out)
 }
 
-/// As [`decode_checked`], with instructions that twice as many bytes fit in.
+/// Like [`decode_checked`], with instructions that twice as many bytes fit in.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn decode_with_avx2(column: &Column, encoded: &[u8], out: &mut [u8]) -> Result<()> {

@@ -41,7 +41,7 @@ pub(super) fn narrow_to_halves(values: &[[u8; 4]], out: &mut [u8]) {
     }
 }
 
-/// As [`narrow_to_halves`], into byte planes.
+/// Like [`narrow_to_halves`], into byte planes.
 pub(super) fn split_halves(values: &[[u8; 4]], out: &mut [u8]) {
     split::split(values, out, to_halves);
 }

@@ -61,7 +61,7 @@ mod vectors {
         if i % 2 == 1 { -i } else { i }
     }
 
-    /// What ROOT read back from the page `sr32`, which is what it had written.
+    /// The page `sr32` as ROOT wrote it and read it back.
     const REALS: &str = "0000c0bf3433b3becccc4c3fdb0f494066664640000088\
         40ccccac409a99d1406666f64099990d4100002041";
 

@@ -1,4 +1,4 @@
-//! How much of a file the clusters of an RNTuple take, for those who divide it among several readers.
+//! The sizes of an RNTuple's clusters in the file, for dividing it among several readers.
 
 use std::ops::Range;
 

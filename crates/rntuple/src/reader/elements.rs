@@ -212,7 +212,7 @@ impl Elements<'_> {
         self.cache.is_some() && is_part && is_stored
     }
 
-    /// A whole page, from the cache if it has it; a page that is read is put there if `is_kept`.
+    /// A whole page, from the cache if possible; a page that is read is put into the cache if `is_kept`.
     pub(super) fn cached_page(
         &self,
         id: ColumnId,

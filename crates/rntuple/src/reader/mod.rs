@@ -3,7 +3,7 @@
 //! `cluster` knows which pages store which elements; `page_batch` reads pages, `elements` columns, and
 //! `assemble` makes arrays of these, with `parallel` by several threads and with `prefetch` from remote
 //! sources. `cursor`, `row`, `row_reader` and `field` read single entries over `held_pages`. `changes` compares two
-//! versions, `cluster_sizes` tells where one can be divided, and `sample` what columns take.
+//! versions, `cluster_sizes` finds places to divide one, and `sample` measures the sizes of columns.
 //!
 //! Invariants:
 //! 1. A reader sees one version of the RNTuple, that of the footer it was opened with.
@@ -82,7 +82,7 @@ pub struct Reader {
     ends: Mutex<Vec<u64>>,
 }
 
-/// What versions of an RNTuple have in common, unless one of them extends the schema.
+/// The parts that versions of an RNTuple share, unless one of them extends the schema.
 struct SharedHeader {
     link: EnvelopeLink,
     name: String,
@@ -137,11 +137,11 @@ impl Reader {
         Self::load(source, header, footer, u64::MAX)
     }
 
-    /// As [`from_links`](Self::from_links), for another version of the RNTuple that `known` reads in the same file. If both
-    /// have the same header and fields, the footer alone is read, and the header shared.
+    /// Like [`from_links`](Self::from_links), for another version of the RNTuple that `known` reads in the same file.
+    /// If both have the same header and fields, the footer alone is read, and the header shared.
     ///
     /// # Errors
-    /// As for [`from_links`](Self::from_links).
+    /// The errors of [`from_links`](Self::from_links).
     pub fn from_known(
         source: Arc<dyn ByteSource>,
         header: &EnvelopeLink,
@@ -323,7 +323,7 @@ impl Reader {
     /// those of scattered entries at the same time.
     ///
     /// # Errors
-    /// As for [`read`](Self::read).
+    /// The errors of [`read`](Self::read).
     pub fn read_runs(&self, projection: &Projection, runs: &[Range<u64>]) -> Result<Array> {
         match runs.iter().find(|run| run.start > run.end || run.end > self.entries()) {
             Some(beyond) => Err(self.no_entries(beyond)),

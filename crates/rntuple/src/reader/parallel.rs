@@ -14,7 +14,7 @@ impl Reader {
     /// the caller's is one. A thread pays off from a few megabytes on.
     ///
     /// # Errors
-    /// As for [`read`](Self::read).
+    /// The errors of [`read`](Self::read).
     pub fn read_in_parallel(
         &self,
         projection: &Projection,
@@ -28,8 +28,8 @@ impl Reader {
             return self.read(projection, entries);
         }
         let is_sequential = self.continues_last_read(&entries);
-        // All together first, so that not every field takes a round trip. A thread announces its field once more: what is
-        // not on its way by then is fetched for it.
+        // All fields are announced together first, so that not every field takes a round trip. Each thread announces
+        // its field once more: the parts that are not being fetched yet are fetched for it.
         self.announce(nodes, &entries)?;
         let next = AtomicUsize::new(0);
         let work = || {

@@ -231,8 +231,8 @@ impl RowReader<'_> {
         Ok(Some((page, before)))
     }
 
-    /// Reads and holds a page of the next column. A sequential cursor also reads pages behind it, and
-    /// drops those that it read before.
+    /// Reads and holds a page of the next column. A sequential cursor also reads pages after it, and drops those that
+    /// it read before.
     #[cold]
     fn hold(&mut self, page: usize) -> Result<()> {
         let clusters = self.reader.clusters_of(&(self.first_entry..self.first_entry + 1))?;
@@ -267,7 +267,7 @@ impl RowReader<'_> {
     }
 }
 
-/// Converts elements to the type that the cursor wants.
+/// Converts elements to the type of the cursor.
 fn converted(bytes: Bytes, from: Element, to: Element) -> Result<Bytes> {
     if from == to {
         return Ok(bytes);

@@ -1,5 +1,5 @@
-//! What columns take in memory and on disk, and samples of their elements: choices of encodings and compressions are
-//! measured with them.
+//! The sizes of columns in memory and on disk, and samples of their elements, by which choices of encodings and
+//! compressions are measured.
 
 use bytes::Bytes;
 

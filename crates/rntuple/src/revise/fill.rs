@@ -214,7 +214,7 @@ impl PageMaker {
         self.compressed_pages(sink, column, values, self.options.compression)
     }
 
-    /// As [`pages`](Self::pages), but always compressed.
+    /// Like [`pages`](Self::pages), but always compressed.
     pub(super) fn small_pages(
         &mut self,
         sink: &mut dyn BlobSink,

@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! 1. Clusters and groups come in the order of their entries, from entry 0 on without gap.
-//! 2. A group has at most [`LOCATORS_MAX`] page locators, unless a single cluster has more or all
-//!    clusters shall form one group.
+//! 2. A group has at most [`LOCATORS_MAX`] page locators, unless a single cluster has more, or all clusters must form
+//!    one group.
 
 use crate::envelope::write_envelope;
 use crate::error::Result;

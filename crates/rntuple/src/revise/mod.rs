@@ -46,7 +46,7 @@ pub struct Revised {
 }
 
 impl Revised {
-    /// The old version, if nothing was to be done.
+    /// The old version, because there was nothing to do.
     fn unchanged(footer: EnvelopeLink, clusters: u64) -> Self {
         Revised { footer, bytes: 0, clusters_before: clusters, clusters, summaries: vec![] }
     }

@@ -167,7 +167,7 @@ pub fn plan(old: &Type, members: &[NewMember]) -> Result<EvolutionPlan> {
     plan_with(old, members, false)
 }
 
-/// As [`plan`]; if `narrows`, the plan may have mappings that fit only some values.
+/// Like [`plan`]; if `narrows`, the plan may have mappings that fit only some values.
 pub(super) fn plan_with(old: &Type, members: &[NewMember], narrows: bool) -> Result<EvolutionPlan> {
     let types: Vec<_> = members.iter().map(|m| (m.name.clone(), m.of.clone())).collect();
     Schema::new(&types, Encoding::Plain)?;

@@ -46,7 +46,7 @@ pub trait ByteSource: Send + Sync {
     /// their bytes, and replaces what these hold. The default, for sources without caches, is the same read.
     ///
     /// # Errors
-    /// As [`read_many`](Self::read_many).
+    /// The errors of [`read_many`](Self::read_many).
     fn read_past_caches(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
         self.read_many(requests)
     }
@@ -124,7 +124,7 @@ impl ByteSource for PastCaches<'_> {
 /// source is remote, runs it once more, past all caches: the damage may be theirs.
 ///
 /// # Errors
-/// Those of `read`: of the second run, if there is one.
+/// The errors of `read`; of the second run, if there is one.
 pub fn read_verified<T, E>(
     source: &dyn ByteSource,
     is_damage: impl Fn(&E) -> bool,

@@ -132,7 +132,7 @@ fn counted(writer: &mut Writer, body: impl FnOnce(&mut Writer)) {
 mod tests {
     use super::*;
 
-    /// The hash is of what ROOT 6.35 wrote for this class, behind a key header of 72 bytes.
+    /// The hash is that of ROOT 6.35's bytes for this class, after a key header of 72 bytes.
     #[test]
     fn the_streamer_information_is_byte_for_byte_that_of_root() {
         let bytes = encode_streamer_info(72);

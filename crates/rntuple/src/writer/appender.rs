@@ -260,8 +260,8 @@ impl Appender {
         self.end_cluster(sink)
     }
 
-    /// As [`end_full_cluster`](Self::end_full_cluster), but checks only every 64 rows unless the cluster
-    /// is nearly full.
+    /// Like [`end_full_cluster`](Self::end_full_cluster), but checks only every 64 rows unless the cluster is nearly
+    /// full.
     #[inline]
     fn end_full_cluster_of_rows(&mut self, sink: &mut dyn BlobSink) -> Result<()> {
         const ROWS_BETWEEN: u64 = 64;
@@ -327,9 +327,9 @@ impl Appender {
         self.write_footer(sink, groups)
     }
 
-    /// As [`finish_version`](Self::finish_version), with one page list for all clusters: for files that are
-    /// not continued, since JSROOT 7.11 reads only the first page list. The time depends on the number of
-    /// all pages, not only of new ones.
+    /// Like [`finish_version`](Self::finish_version), with one page list for all clusters: for files that are not
+    /// continued, since JSROOT 7.11 reads only the first page list. The time depends on the number of all pages, not
+    /// only of new ones.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) from the sink or the source; [`Error::Corrupt`](crate::Error::Corrupt)

@@ -153,8 +153,8 @@ impl Groups {
         Ok((self.groups.iter().filter_map(|group| group.link).collect(), bytes))
     }
 
-    /// As [`write`](Self::write), with as few groups as possible: one, unless its page list would have more
-    /// than [`WHOLE_SIZE_MAX`] bytes.
+    /// Like [`write`](Self::write), with as few groups as possible: one, unless its page list would have more than
+    /// [`WHOLE_SIZE_MAX`] bytes.
     pub(super) fn write_whole(
         &mut self,
         sink: &mut dyn BlobSink,

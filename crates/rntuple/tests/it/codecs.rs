@@ -1,4 +1,4 @@
-//! Any metadata decode to what was encoded.
+//! Any metadata are decoded to the values that were encoded.
 
 use proptest::prelude::*;
 use proptest::{collection::vec, option};

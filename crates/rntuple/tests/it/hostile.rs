@@ -205,7 +205,7 @@ fn edit_all(
     for (name, of) in members_of(of) {
         let values = entries.iter().map(|&at| rows[rows.len() - 1 - at as usize].member(name));
         let values: Vec<Value> = values.map(|value| value.unwrap().clone()).collect();
-        // Later edits read what earlier ones wrote.
+        // Later edits read pages that earlier ones wrote.
         let bytes = parts.blobs.clone();
         let _ = appender.replace(parts, &bytes, name, &entries, &array_of(of, &values));
     }

@@ -1,5 +1,5 @@
-//! Files written by ROOT. They are not part of the repository: `FEMTOBARN_DATA` names their folder; if it is
-//! not set, these tests do nothing.
+//! Files written by ROOT. They are not part of the repository: `FEMTOBARN_DATA` names their folder; without it these
+//! tests do nothing.
 
 use std::collections::BTreeMap;
 use std::fs::File;
