@@ -63,8 +63,8 @@ pub fn open_envelope(kind: EnvelopeKind, bytes: &[u8]) -> Result<&[u8]> {
         return Err(Error::corrupt(kind.name(), 0, format!("its kind is {}", preamble & 0xFFFF)));
     }
     if preamble >> 16 != bytes.len() as u64 {
-        let (told, is) = (preamble >> 16, bytes.len());
-        return Err(Error::corrupt(kind.name(), 0, format!("length {told} in {is} bytes")));
+        let (stated, is) = (preamble >> 16, bytes.len());
+        return Err(Error::corrupt(kind.name(), 0, format!("length {stated} in {is} bytes")));
     }
     let payload_size = reader.remaining().checked_sub(CHECKSUM_SIZE);
     let payload = reader.take(payload_size.ok_or_else(|| reader.corrupt("no checksum"))?)?;

@@ -283,8 +283,8 @@ mod tests {
         let cluster = Cluster { first_entry: 0, entries: 3, columns };
         for count in 0..3 {
             let page_list = PageList { header_checksum: 1, clusters: vec![cluster.clone(); count] };
-            let told = PageList::FRAME_SIZE + count as u64 * cluster.described_size();
-            assert_eq!(page_list.encode().len() as u64, told);
+            let predicted = PageList::FRAME_SIZE + count as u64 * cluster.described_size();
+            assert_eq!(page_list.encode().len() as u64, predicted);
         }
     }
 }

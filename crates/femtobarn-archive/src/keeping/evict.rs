@@ -5,9 +5,9 @@ use std::fs;
 use femtobarn_catalog::{DatabaseId, DatabaseRow, DiskState, ReplicaState};
 
 use super::archive::{Archive, LOCK_WAIT, check_sealed};
-use super::away::StoresAway;
 use super::lease::UnusedFile;
 use super::migrate::verify;
+use super::silent_stores::SilentStores;
 use super::stage::{remove_staged, sync_folder_of};
 use crate::error::{Error, Result};
 use crate::stores::{ByteWatch, remove_if_there};
@@ -20,14 +20,14 @@ impl Archive {
     /// has it open or moves it; `Invalid` if the database is not sealed; `Stopped` by the watch, which is called while
     /// stores are asked. After an error the file is at its place.
     pub fn evict(&self, database: DatabaseId, watch: &mut ByteWatch<'_>) -> Result<u64> {
-        self.evict_in_pass(database, &mut StoresAway::default(), watch)
+        self.evict_in_pass(database, &mut SilentStores::default(), watch)
     }
 
     /// Like [`evict`](Self::evict), in a pass over many databases.
     pub(super) fn evict_in_pass(
         &self,
         database: DatabaseId,
-        away: &mut StoresAway,
+        silent: &mut SilentStores,
         watch: &mut ByteWatch<'_>,
     ) -> Result<u64> {
         let (_lock, row) = self.lock(database, LOCK_WAIT, watch)?;
@@ -45,7 +45,7 @@ impl Archive {
             return Ok(0);
         }
         let copies = self.settings.rule_for(&row.name).map_or(1, |rule| rule.copies());
-        self.ask_for_copies(&row, copies, (None, away), watch)?;
+        self.ask_for_copies(&row, copies, (None, silent), watch)?;
         // From here on, a process that opens the file waits, but only while the catalogue writes.
         let unused = UnusedFile::of(&path)?;
         let Some(unused) = unused else { return Err(in_use(&row)) };
@@ -59,8 +59,8 @@ impl Archive {
         Ok(size)
     }
 
-    /// Asks the stores to confirm the copies that the eviction relies on, except for the store `but`; stores in `away`
-    /// are not asked again. A copy that is missing or differs is recorded as lost.
+    /// Asks the stores to confirm the copies that the eviction relies on, except for the store `but`; stores in
+    /// `silent` are not asked again. A copy that is missing or differs is recorded as lost.
     ///
     /// # Errors
     /// The errors of the stores, if fewer than `wanted` copies are confirmed because stores do not answer; `Stopped` by
@@ -69,7 +69,7 @@ impl Archive {
         &self,
         row: &DatabaseRow,
         wanted: usize,
-        (but, away): (Option<&str>, &mut StoresAway),
+        (but, silent): (Option<&str>, &mut SilentStores),
         watch: &mut ByteWatch<'_>,
     ) -> Result<()> {
         let (mut found, mut failed) = (0, None);
@@ -79,7 +79,7 @@ impl Archive {
             let what = (replica.size, replica.checksum.as_str());
             let asked = self.store(&replica.store).and_then(|store| {
                 let verify = |watch: &mut ByteWatch<'_>| verify(&*store, &replica.key, what, watch);
-                away.ask((&replica.store, &*store), watch, verify)
+                silent.ask((&replica.store, &*store), watch, verify)
             });
             match asked {
                 Ok(_) => found += 1,

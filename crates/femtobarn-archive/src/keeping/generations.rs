@@ -16,7 +16,7 @@ use std::io::Write;
 use tempfile::NamedTempFile;
 
 use super::archive::Archive;
-use super::away::StoresAway;
+use super::silent_stores::SilentStores;
 use crate::error::{Error, Result};
 use crate::stores::{ByteWatch, Store};
 
@@ -35,13 +35,13 @@ impl Archive {
     /// # Errors
     /// The errors of the catalogue.
     pub fn mark_generation(&self, watch: &mut ByteWatch<'_>) -> Result<Vec<(String, Error)>> {
-        self.mark_in_pass(&mut StoresAway::default(), watch)
+        self.mark_in_pass(&mut SilentStores::default(), watch)
     }
 
     /// Like [`mark_generation`](Self::mark_generation), in a pass over many databases.
     pub(super) fn mark_in_pass(
         &self,
-        away: &mut StoresAway,
+        silent: &mut SilentStores,
         watch: &mut ByteWatch<'_>,
     ) -> Result<Vec<(String, Error)>> {
         let (generation, archive) = (self.local()?.generation()?, self.local()?.archive_id()?);
@@ -50,7 +50,7 @@ impl Archive {
         for name in self.local()?.stores_with_objects()? {
             let marked = self.store(&name).and_then(|store| {
                 let mark = |watch: &mut ByteWatch<'_>| mark(&*store, &archive, generation, watch);
-                away.ask((&name, &*store), watch, mark)
+                silent.ask((&name, &*store), watch, mark)
             });
             failed.extend(marked.err().map(|error| (name, error)));
         }

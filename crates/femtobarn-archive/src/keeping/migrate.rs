@@ -8,8 +8,8 @@ use femtobarn_catalog::{
 use uuid::Uuid;
 
 use super::archive::{Archive, LOCK_WAIT, check_sealed, led_elsewhere};
-use super::away::{StoresAway, check_there};
 use super::generations::MarksRead;
+use super::silent_stores::{SilentStores, check_answers};
 use crate::error::{Error, Result};
 use crate::stores::{ByteWatch, CLEAN_TIME, Store, StoredState, checksum};
 
@@ -43,7 +43,7 @@ impl Archive {
             to.begin(watch)?;
         }
         // Before the file is read, and a name is used up.
-        check_there(&*to, watch)?;
+        check_answers(&*to, watch)?;
         let (size, checksum) = checksum(&path, &mut |_| watch(0))?;
         check_same(&row, &residence, (size, &checksum))?;
         let mut replica = ReplicaRow {
@@ -72,8 +72,8 @@ impl Archive {
                 // An object that cannot be removed now is removed by a later sweep.
                 let until = clock::now() + CLEAN_TIME;
                 let mut watch = |_| clock::now() < until;
-                let (marks, away) = (&mut MarksRead::default(), &mut StoresAway::default());
-                let _ = self.remove_discarded(&object, marks, away, &mut watch);
+                let (marks, silent) = (&mut MarksRead::default(), &mut SilentStores::default());
+                let _ = self.remove_discarded(&object, marks, silent, &mut watch);
                 return Err(error);
             }
         }
@@ -95,7 +95,7 @@ impl Archive {
         store: &str,
         watch: &mut ByteWatch<'_>,
     ) -> Result<()> {
-        let away = &mut StoresAway::default();
+        let silent = &mut SilentStores::default();
         let (_lock, row) = self.lock(database, LOCK_WAIT, watch)?;
         let residence = self.residence(database)?;
         let replica = residence.replicas.into_iter().find(|it| it.store == store);
@@ -106,11 +106,11 @@ impl Archive {
         let is_on_disk = self.path_of(&row).is_file();
         if !is_on_disk {
             // The catalogue's rows of the other copies are not proof enough.
-            self.ask_for_copies(&row, 1, (Some(store), away), watch)?;
+            self.ask_for_copies(&row, 1, (Some(store), silent), watch)?;
         }
         self.local()?.discard_replica(&row, store, is_on_disk)?;
         let object = StoredObject { store: replica.store, key: replica.key };
-        match self.remove_discarded(&object, &mut MarksRead::default(), away, watch) {
+        match self.remove_discarded(&object, &mut MarksRead::default(), silent, watch) {
             // A later sweep removes it.
             Err(Error::Denied { .. }) if self.check_removes().is_err() => Ok(()),
             removed => removed,
@@ -123,13 +123,13 @@ impl Archive {
     /// The error of the first store that fails, after the others were asked; `Stopped` by the watch; `Denied` if, as
     /// far as the catalogue or a store knows, the federation has another leader or may have one.
     pub fn sweep(&self, watch: &mut ByteWatch<'_>) -> Result<usize> {
-        self.sweep_in_pass(&mut StoresAway::default(), watch)
+        self.sweep_in_pass(&mut SilentStores::default(), watch)
     }
 
     /// Like [`sweep`](Self::sweep), in a pass over many databases.
     pub(super) fn sweep_in_pass(
         &self,
-        away: &mut StoresAway,
+        silent: &mut SilentStores,
         watch: &mut ByteWatch<'_>,
     ) -> Result<usize> {
         let (mut removed, mut failed, mut marks) = (0, None, MarksRead::default());
@@ -137,7 +137,7 @@ impl Archive {
             if !watch(0) {
                 return Err(Error::Stopped { what: "removing objects".to_owned() });
             }
-            match self.remove_discarded(&object, &mut marks, away, watch) {
+            match self.remove_discarded(&object, &mut marks, silent, watch) {
                 Ok(()) => removed += 1,
                 Err(error @ Error::Stopped { .. }) => return Err(error),
                 Err(error) => failed = failed.or(Some(error)),
@@ -150,7 +150,7 @@ impl Archive {
         &self,
         object: &StoredObject,
         marks: &mut MarksRead,
-        away: &mut StoresAway,
+        silent: &mut SilentStores,
         watch: &mut ByteWatch<'_>,
     ) -> Result<()> {
         // It does no harm if this leader yields meanwhile: its successor has no row of an object discarded before.
@@ -164,7 +164,7 @@ impl Archive {
                 marks.check(of, place, watch)?;
                 store.remove(&object.key, watch)
             };
-            away.ask(place, watch, remove)?;
+            silent.ask(place, watch, remove)?;
         }
         Ok(self.local()?.forget_discarded(object)?)
     }
@@ -239,13 +239,16 @@ pub(super) fn verify(
     watch: &mut ByteWatch<'_>,
 ) -> Result<StoredState> {
     let stored = store.examine(key, size, watch)?;
-    let told = stored.checksum.as_deref().filter(|told| kind_of(told) == kind_of(checksum));
-    if stored.size == size && told.is_none_or(|told| value_of(told) == value_of(checksum)) {
+    let reported =
+        stored.checksum.as_deref().filter(|reported| kind_of(reported) == kind_of(checksum));
+    if stored.size == size
+        && reported.is_none_or(|reported| value_of(reported) == value_of(checksum))
+    {
         return Ok(stored);
     }
-    let told = told.map(|told| format!(" with {told}")).unwrap_or_default();
+    let reported = reported.map(|reported| format!(" with {reported}")).unwrap_or_default();
     let what = format!(
-        "{} has {} bytes{told} of {key} after {size} bytes with {checksum} were written",
+        "{} has {} bytes{reported} of {key} after {size} bytes with {checksum} were written",
         store.place(),
         stored.size
     );

@@ -2,16 +2,16 @@
 //!
 //! `archive` is [`Archive`] with its look-ups; `migrate`, `stage` and `evict` add the movements, each under the
 //! database's lock; `rules` applies the settings once, `keeper` repeatedly; `generations` marks the stores of a leader;
-//! `away` records stores that do not answer; `lease` finds out whether a process has a file open.
+//! `silent_stores` records stores that do not answer; `lease` finds out whether a process has a file open.
 
 mod archive;
-mod away;
 mod evict;
 mod generations;
 mod keeper;
 mod lease;
 mod migrate;
 mod rules;
+mod silent_stores;
 mod stage;
 
 pub use archive::Archive;

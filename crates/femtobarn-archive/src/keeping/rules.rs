@@ -11,7 +11,7 @@ use femtobarn_catalog::{Csn, DatabaseRow, DatabaseState, ErrorKind, ResidenceSta
 use nix::sys::statvfs::statvfs;
 
 use super::archive::{Archive, led_elsewhere};
-use super::away::StoresAway;
+use super::silent_stores::SilentStores;
 use crate::error::{Error, Result};
 use crate::stores::ByteWatch;
 
@@ -43,7 +43,7 @@ impl Applied {
 #[derive(Debug, Default)]
 struct Pass {
     applied: Applied,
-    away: StoresAway,
+    silent: SilentStores,
     disks: BTreeMap<u64, DiskRoom>,
 }
 
@@ -67,13 +67,13 @@ impl Archive {
         for row in &databases {
             self.migrate_due(row, &mut pass, watch)?;
         }
-        for (store, error) in self.mark_in_pass(&mut pass.away, watch)? {
+        for (store, error) in self.mark_in_pass(&mut pass.silent, watch)? {
             if let Error::Stopped { .. } = error {
                 return Err(error);
             }
             pass.applied.fail(&store, &error);
         }
-        match self.sweep_in_pass(&mut pass.away, watch) {
+        match self.sweep_in_pass(&mut pass.silent, watch) {
             Ok(removed) => pass.applied.removed = removed,
             Err(error @ Error::Stopped { .. }) => return Err(error),
             Err(error) => pass.applied.fail("removing objects", &error),
@@ -88,7 +88,7 @@ impl Archive {
     fn migrate_due(
         &self,
         row: &DatabaseRow,
-        Pass { applied, away, .. }: &mut Pass,
+        Pass { applied, silent, .. }: &mut Pass,
         watch: &mut ByteWatch<'_>,
     ) -> Result<()> {
         let Some(rule) = self.settings.rule_for(&row.name) else { return Ok(()) };
@@ -113,7 +113,7 @@ impl Archive {
                 continue;
             }
             let migrated = self.store(store).and_then(|to| {
-                away.ask((store, &*to), watch, |watch| self.migrate(row.id, store, watch))
+                silent.ask((store, &*to), watch, |watch| self.migrate(row.id, store, watch))
             });
             match migrated {
                 Ok(_) => applied.migrated.push((row.name.clone(), store.clone())),
@@ -135,7 +135,7 @@ impl Archive {
     fn make_room(
         &self,
         databases: &[DatabaseRow],
-        Pass { applied, away, disks }: &mut Pass,
+        Pass { applied, silent, disks }: &mut Pass,
         watch: &mut ByteWatch<'_>,
     ) -> Result<()> {
         let mut candidates: Vec<(Duration, &DatabaseRow)> = vec![];
@@ -158,7 +158,7 @@ impl Archive {
             if !disk.is_emptied || disk.used_percent() < limits.low_percent {
                 continue;
             }
-            match self.evict_in_pass(row.id, away, watch) {
+            match self.evict_in_pass(row.id, silent, watch) {
                 Ok(bytes) => {
                     disk.free += bytes as f64;
                     applied.evicted.push((row.name.clone(), bytes));

@@ -357,15 +357,18 @@ mod tests {
             assert_eq!(queue.in_order().take(100).count(), 100);
         }
         assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
-        let told: Vec<Recall> = queue.in_order().take(300).cloned().collect();
-        assert_eq!((first.database, told[0].database), (DatabaseId(199_000), DatabaseId(198_000)));
-        assert_eq!(told[199].database, DatabaseId(2_000_000), "it is behind the head");
-        for recall in &told[..200] {
+        let listed: Vec<Recall> = queue.in_order().take(300).cloned().collect();
+        assert_eq!(
+            (first.database, listed[0].database),
+            (DatabaseId(199_000), DatabaseId(198_000))
+        );
+        assert_eq!(listed[199].database, DatabaseId(2_000_000), "it is behind the head");
+        for recall in &listed[..200] {
             assert_eq!(queue.next(&tape).as_ref(), Some(recall));
         }
         assert_eq!((queue.next(&tape), queue.mounted().count()), (None, 0));
         let second = queue.mount().unwrap();
-        assert_eq!(queue.next(&second).as_ref(), Some(&told[200]));
+        assert_eq!(queue.next(&second).as_ref(), Some(&listed[200]));
     }
 
     #[test]

@@ -311,8 +311,8 @@ fn has_ended(child: &Child) -> bool {
 
 /// Waits a short while for a command that was asked to end.
 fn wait_a_little(child: &Child) {
-    let told = clock::now();
-    while clock::now() - told < ENDING && !has_ended(child) {
+    let signalled = clock::now();
+    while clock::now() - signalled < ENDING && !has_ended(child) {
         clock::sleep(LOOK);
     }
 }

@@ -87,11 +87,11 @@ fn read_all(
     let mut file = File::open(path).map_err(cannot)?;
     let mut sum = FileSum::default();
     let mut buffer = vec![0; BUFFER_BYTES];
-    let (mut size, mut told) = (0, None);
+    let (mut size, mut reported) = (0, None);
     loop {
         let read = file.read(&mut buffer).map_err(cannot)?;
-        if told.is_none_or(|told| size - told >= WATCHED_BYTES) {
-            told = Some(size);
+        if reported.is_none_or(|reported| size - reported >= WATCHED_BYTES) {
+            reported = Some(size);
             if !watch(size) {
                 return Err(Error::Stopped { what: format!("reading {}", path.display()) });
             }

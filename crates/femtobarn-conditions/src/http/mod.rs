@@ -14,7 +14,7 @@
 //! | `/nopayloaddb/api/cdb_rest/...` | requests of clients of nopayloaddb, which may also write | |
 //!
 //! `answers` makes responses, `pages` keeps those that never change, `versions` finds the series of a version, `heads`,
-//! `series` and `payloads` have the contents, `json` writes values, `nopayloaddb` has its own answers, `kept` drops
+//! `series` and `payloads` have the contents, `json` writes values, `nopayloaddb` has its own answers, `expiring_cache` drops
 //! values, and thereby snapshots, that are no longer requested.
 //!
 //! 1. A version names the commit that made it by its number and by its transaction's UUID. Two histories of a
@@ -33,9 +33,9 @@ use http::{HeaderMap, Uri};
 use serde::Deserialize;
 
 mod answers;
+mod expiring_cache;
 mod heads;
 mod json;
-mod kept;
 mod nopayloaddb;
 mod pages;
 mod payloads;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use femtobarn::{Csn, Error, ErrorKind, Federation, Result, Snapshot, View};
 use parking_lot::Mutex;
 
-use super::kept::KeptWhileUsed;
+use super::expiring_cache::ExpiringCache;
 use crate::series::Series;
 use crate::version_names::{VERSION_SEPARATOR, name_of};
 
@@ -19,14 +19,14 @@ const SERIES_MAX: usize = 256;
 /// The series that were asked for, by path and version.
 pub(super) struct Versions {
     federation: Federation,
-    kept: Arc<KeptWhileUsed<(String, String), Series>>,
+    kept: Arc<ExpiringCache<(String, String), Series>>,
     /// Held by the request that opens a series, so that concurrent requests wait for it instead of opening the same.
     opening: Mutex<()>,
 }
 
 impl Versions {
     pub(super) fn new(federation: Federation) -> Self {
-        let (kept, opening) = (KeptWhileUsed::new(SERIES_MAX), Mutex::default());
+        let (kept, opening) = (ExpiringCache::new(SERIES_MAX), Mutex::default());
         Versions { federation, kept, opening }
     }
 

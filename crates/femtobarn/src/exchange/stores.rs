@@ -27,8 +27,8 @@ impl Federation {
     pub fn migrate(&self, name: &str, store: &str, progress: &mut Watch<'_>) -> Result<ReplicaRow> {
         let (archive, row) = self.archived(name)?;
         let size = self.inner.path_of(&row).metadata().map_or(0, |metadata| metadata.len());
-        let mut tell = moving("migrating", name, size, progress);
-        Ok(archive.migrate(row.id, store, &mut tell)?)
+        let mut report = moving("migrating", name, size, progress);
+        Ok(archive.migrate(row.id, store, &mut report)?)
     }
 
     /// Brings a database's file back to the disk; returns at once if it is on the disk. Waits up to `lock_wait` while
@@ -123,8 +123,8 @@ impl Federation {
     pub fn apply_storage_rules(&self, progress: &mut Watch<'_>) -> Result<Applied> {
         let archive = Archive::open(self.inner.catalog.clone())?;
         self.inner.files.close_all();
-        let mut tell = moving("applying the rules of", self.name(), 0, progress);
-        Ok(archive.apply_rules(&mut tell)?)
+        let mut report = moving("applying the rules of", self.name(), 0, progress);
+        Ok(archive.apply_rules(&mut report)?)
     }
 
     /// The archive, and the newest row of a database.

@@ -27,8 +27,8 @@ pub(crate) fn stage(
 ) -> Result<()> {
     let archive = Archive::open(catalog.clone())?;
     let size = archive.residence(database.id)?.replicas.first().map_or(0, |replica| replica.size);
-    let mut tell = moving("staging", &database.name, size, watch);
-    Ok(archive.stage(database.id, lock_wait, &mut tell)?)
+    let mut report = moving("staging", &database.name, size, watch);
+    Ok(archive.stage(database.id, lock_wait, &mut report)?)
 }
 
 /// A callback that reports the progress of moving bytes.

@@ -144,8 +144,8 @@ impl PageRead<'_> {
 }
 
 fn check_direct(page: &PageLocation, payload: &[u8], checksum: &[u8]) -> Result<()> {
-    let told = checksum.first_chunk().copied().map(u64::from_le_bytes);
-    if told.is_some_and(|told| !checksum_holds(payload, told)) {
+    let expected = checksum.first_chunk().copied().map(u64::from_le_bytes);
+    if expected.is_some_and(|expected| !checksum_holds(payload, expected)) {
         return Err(Error::corrupt("page", page.locator.offset, "its checksum is wrong"));
     }
     Ok(())

@@ -259,8 +259,8 @@ impl Completion<'_> {
         let mut was_wrong = false;
         for id in 0..self.old_columns.len() {
             let column = self.column(sink, stored, id)?;
-            let said = stored.active(&self.old_columns[id]).map(|(_, run)| run.compression);
-            was_wrong |= said.is_some_and(|said| said != column.compression);
+            let stated = stored.active(&self.old_columns[id]).map(|(_, run)| run.compression);
+            was_wrong |= stated.is_some_and(|stated| stated != column.compression);
             columns.push(column);
         }
         if self.marks.is_some() {
@@ -303,7 +303,7 @@ impl Completion<'_> {
                 |page: &PageLocation| full(page).is_ok_and(|size| page.locator.size < size as u64);
             let compression = match run.compression {
                 0 if pages.iter().any(is_packed) => self.pages.column(vec![]).compression,
-                said => said,
+                stated => stated,
             };
             return Ok(ColumnPages { element_offset: Some(run.offset), compression, pages });
         }

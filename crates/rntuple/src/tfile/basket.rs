@@ -109,12 +109,12 @@ impl Basket {
         let _version = fields.u16_be()?;
         let _buffer_size = fields.i32_be()?;
         let _entry_size = fields.i32_be()?;
-        let said = fields.i32_be()?;
+        let stated = fields.i32_be()?;
         let last = fields.i32_be()? as usize;
         let length = key.length as usize;
         let border = last.wrapping_sub(header_size);
-        if i64::from(said) != entries || border > length {
-            return Err(corrupt(place, format!("it has {said} entries, not {entries}")));
+        if i64::from(stated) != entries || border > length {
+            return Err(corrupt(place, format!("it has {stated} entries, not {entries}")));
         }
         if key.length as u64 > uncompressed_size_max(stored.len() as u64) {
             return Err(corrupt(place, format!("{} bytes cannot hold {length}", stored.len())));

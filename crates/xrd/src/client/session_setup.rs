@@ -339,7 +339,7 @@ mod tests {
         setup.on_response(ok(answer.encode().unwrap()))
     }
 
-    fn told_of_token(login: &Login) -> bool {
+    fn announces_token(login: &Login) -> bool {
         login.opaque.split(|byte| matches!(byte, b'?' | b'&')).any(|pair| pair == b"fb.token=1")
     }
 
@@ -358,7 +358,7 @@ mod tests {
         };
         assert_eq!(request.user_name(), b"ann");
         assert!(request.opaque.ends_with(b"&who=x"));
-        assert!(!told_of_token(&request), "no token is sent without TLS");
+        assert!(!announces_token(&request), "no token is sent without TLS");
         assert_eq!(setup.on_response(login("")), Ok(SetupStep::Ready));
         assert_eq!(setup.session, SessionId([1; 16]));
     }
@@ -408,7 +408,7 @@ mod tests {
             let mut setup = SessionSetup::new(&options, false, session(None));
             assert_eq!(after_flags(&mut setup, flags), Ok(SetupStep::StartTls));
             let Request::Login(request) = sent(setup.on_tls_started()) else { panic!("no login") };
-            assert!(told_of_token(&request));
+            assert!(announces_token(&request));
             assert_eq!(setup.token, options.token);
             let Request::Auth(proof) = sent(setup.on_response(login(security))) else { panic!() };
             assert_eq!(proof.protocol, *b"ztn\0");
@@ -418,7 +418,7 @@ mod tests {
         let mut setup = SessionSetup::new(&silent, false, session(None));
         after_flags(&mut setup, ServerFlags::GO_TO_TLS).unwrap();
         let Request::Login(request) = sent(setup.on_tls_started()) else { panic!("no login") };
-        assert!(!told_of_token(&request), "this client sends no credentials");
+        assert!(!announces_token(&request), "this client sends no credentials");
         let mut setup = SessionSetup::new(&options, false, session(None));
         let step = after_flags(&mut setup, ServerFlags::TLS_SESSION);
         assert_eq!(sent(step).code(), crate::RequestCode::LOGIN);

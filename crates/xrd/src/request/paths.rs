@@ -268,7 +268,7 @@ impl Body for Mv {
         let text = without_end(body);
         let end = match parameters.u16()? {
             0 => text.iter().position(|&byte| byte == b' ').unwrap_or(text.len()),
-            told => usize::from(told),
+            stated => usize::from(stated),
         };
         if text.get(end) != Some(&b' ') {
             let reason = "no space between the old path and the new one";

@@ -146,8 +146,8 @@ impl Attention {
             return Err(reader.malformed(reason));
         }
         if header.length as usize != reader.remaining() {
-            let (told, there) = (header.length, reader.remaining());
-            return Err(reader.malformed(format!("announced {told} bytes, found {there}")));
+            let (stated, there) = (header.length, reader.remaining());
+            return Err(reader.malformed(format!("announced {stated} bytes, found {there}")));
         }
         let inner = body.slice(body.len() - reader.remaining()..);
         let response = Box::new(Response::decode(&header, &inner)?);

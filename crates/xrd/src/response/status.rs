@@ -86,13 +86,13 @@ impl Status {
 
 fn check(body: &[u8]) -> Result<()> {
     let reader = &mut Reader::new("status", body, RESPONSE_HEADER_BYTES);
-    let told = reader.u32()?;
+    let stated = reader.u32()?;
     if reader.remaining() < STATUS_BODY_BYTES - 4 {
         return Err(reader.malformed(format!("a status of {} bytes is too short", body.len())));
     }
     let found = checksum(reader.rest());
-    if told != found {
-        let reason = format!("checksum {told:08x}, computed {found:08x}");
+    if stated != found {
+        let reason = format!("checksum {stated:08x}, computed {found:08x}");
         return Err(Error::malformed("status", RESPONSE_HEADER_BYTES, reason));
     }
     Ok(())
@@ -128,8 +128,8 @@ impl Corrections {
     /// [`BAD_PAGES_PER_FILE_MAX`] pages.
     pub fn decode(data: &[u8]) -> Result<Self> {
         let reader = &mut Reader::new("pgwrite answer", data, 0);
-        let told = reader.u32()?;
-        if told != checksum(&data[4..]) {
+        let stated = reader.u32()?;
+        if stated != checksum(&data[4..]) {
             return Err(reader.malformed("the checksum of the corrections is wrong"));
         }
         let (first_bytes, last_bytes) = (reader.u16()?, reader.u16()?);

@@ -164,13 +164,13 @@ impl XrootdStore {
     async fn checksum(&self, key: &str, size: u64) -> Result<Option<String>> {
         let location = self.location(key, "?cks.type=adler32")?;
         let patience = self.answer_time + Duration::from_secs(size / CHECKSUM_RATE);
-        let told = match self.server.patient_client(patience).await {
+        let reported = match self.server.patient_client(patience).await {
             Ok(client) => client.checksum(&location).await,
             Err(error) => Err(error),
         };
-        match told {
-            Ok(told) => Ok(Some(format!("{}:{}", told.kind, told.digest))),
-            Err(error) if tells_no_checksum(&error) => Ok(None),
+        match reported {
+            Ok(reported) => Ok(Some(format!("{}:{}", reported.kind, reported.digest))),
+            Err(error) if has_no_checksums(&error) => Ok(None),
             Err(error) => Err(self.failed("take the checksum of", key, error).await),
         }
     }
@@ -270,7 +270,7 @@ impl Store for XrootdStore {
 }
 
 /// Whether the server supports no checksums, rather than having failed to compute one.
-fn tells_no_checksum(error: &ClientError) -> bool {
+fn has_no_checksums(error: &ClientError) -> bool {
     match error {
         ClientError::Refused { code, message, .. } => {
             let is_unknown = [ErrorCode::UNSUPPORTED, ErrorCode::INVALID_REQUEST].contains(code);

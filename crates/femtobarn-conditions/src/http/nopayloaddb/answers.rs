@@ -41,14 +41,14 @@ impl IntoResponse for JsonText {
 
 /// The answer for an error.
 pub(super) fn failed(error: &Error) -> Response {
-    said(status_of(error), &error.to_string())
+    detail_response(status_of(error), &error.to_string())
 }
 
 pub(super) async fn no_such_route(address: Uri) -> Response {
-    said(StatusCode::NOT_FOUND, &format!("there is no route {}", address.path()))
+    detail_response(StatusCode::NOT_FOUND, &format!("there is no route {}", address.path()))
 }
 
-fn said(code: StatusCode, detail: &str) -> Response {
+fn detail_response(code: StatusCode, detail: &str) -> Response {
     let body = json!({ "detail": detail }).to_string();
     (code, [(CONTENT_TYPE, "application/json")], body).into_response()
 }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::overview::{TagLists, TagOverview};
 use super::payload_lists::PayloadList;
-use crate::http::kept::KeptWhileUsed;
+use crate::http::expiring_cache::ExpiringCache;
 
 /// Tags that are kept, at most.
 const TAGS_MAX: usize = 8;
@@ -25,14 +25,14 @@ pub(super) struct ResolvedTag {
 
 /// The tags by name.
 pub(super) struct ResolvedTags {
-    kept: Arc<KeptWhileUsed<String, ResolvedTag>>,
+    kept: Arc<ExpiringCache<String, ResolvedTag>>,
     /// Held by the request that resolves, so that concurrent requests wait for the result instead of reading the same.
     resolving: Mutex<()>,
 }
 
 impl Default for ResolvedTags {
     fn default() -> Self {
-        ResolvedTags { kept: KeptWhileUsed::new(TAGS_MAX), resolving: Mutex::default() }
+        ResolvedTags { kept: ExpiringCache::new(TAGS_MAX), resolving: Mutex::default() }
     }
 }
 

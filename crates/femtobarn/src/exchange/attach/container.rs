@@ -131,9 +131,9 @@ impl IncomingContainer {
         let annex = Annex::read(&**source, of.annex)?;
         Deletions::new(&annex.deletions, of.deleted, of.entries)?;
         if reader.entries() != of.entries {
-            let (read, told) = (reader.entries(), of.entries);
+            let (read, stated) = (reader.entries(), of.entries);
             return Err(Error::Corrupt {
-                what: format!("{what} has {read} entries, but its commit record states {told}"),
+                what: format!("{what} has {read} entries, but its commit record states {stated}"),
             });
         }
         Ok(IncomingContainer {

@@ -32,7 +32,7 @@ impl FileCopy<'_> {
     /// its transaction was rolled back.
     pub(super) fn run(
         &self,
-        tell: &mut Progress,
+        state: &mut Progress,
         progress: &mut Watch<'_>,
     ) -> Result<Option<(FileEntry, u64)>> {
         let (from, to) = (self.from.join(self.path), self.to.join(self.path));
@@ -75,13 +75,13 @@ impl FileCopy<'_> {
             }
             entry.chunks.push(checksum);
             entry.size += chunk.len() as u64;
-            let pieces_before = tell.done / PROGRESS_BYTES;
-            tell.done += chunk.len() as u64;
-            if tell.done / PROGRESS_BYTES > pieces_before && !progress(tell) {
+            let pieces_before = state.done / PROGRESS_BYTES;
+            state.done += chunk.len() as u64;
+            if state.done / PROGRESS_BYTES > pieces_before && !progress(state) {
                 return Err(stopped("backup"));
             }
         }
-        if !progress(tell) {
+        if !progress(state) {
             return Err(stopped("backup"));
         }
         // A hole at the end has not lengthened the file yet.

@@ -28,11 +28,11 @@ pub fn restore(backups: &[&Path], folder: &Path, progress: &mut Watch<'_>) -> Re
     make_empty(folder)?;
     let files = &chain.last().1.files;
     let total = files.iter().map(|file| file.size).sum();
-    let mut tell = Progress { doing: "restoring", of: String::new(), done: 0, total };
+    let mut state = Progress { doing: "restoring", of: String::new(), done: 0, total };
     // The catalogue, which makes the folder a federation, is first in the list and restored last.
     for entry in files.iter().rev() {
-        tell.of.clone_from(&entry.path);
-        chain.restore_file(entry, folder, &mut tell, progress)?;
+        state.of.clone_from(&entry.path);
+        chain.restore_file(entry, folder, &mut state, progress)?;
     }
     places::folders(folder)?.iter().try_for_each(|folder| file::sync_folder(folder))?;
     file::sync_folder(folder)?;
@@ -74,7 +74,7 @@ impl Chain {
         &self,
         entry: &FileEntry,
         folder: &Path,
-        tell: &mut Progress,
+        state: &mut Progress,
         progress: &mut Watch<'_>,
     ) -> Result<()> {
         let path = folder.join(&entry.path);
@@ -87,13 +87,13 @@ impl Chain {
             let size = entry.chunk_bytes.min(entry.size - number * entry.chunk_bytes);
             read_chunk(&mut holders, entry, number, size, checksum, &mut chunk)?;
             put(&mut target, &chunk).map_err(cannot)?;
-            let pieces_before = tell.done / PROGRESS_BYTES;
-            tell.done += size;
-            if tell.done / PROGRESS_BYTES > pieces_before && !progress(tell) {
+            let pieces_before = state.done / PROGRESS_BYTES;
+            state.done += size;
+            if state.done / PROGRESS_BYTES > pieces_before && !progress(state) {
                 return Err(stopped("restoring"));
             }
         }
-        if !progress(tell) {
+        if !progress(state) {
             return Err(stopped("restoring"));
         }
         target.set_len(entry.size).and_then(|()| target.sync_all()).map_err(cannot)

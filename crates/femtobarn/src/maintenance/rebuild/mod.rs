@@ -126,15 +126,15 @@ fn scan_all(
 ) -> Result<Vec<ScannedFile>> {
     let found = places::files(folder)?;
     let total = found.iter().map(|file| file.size).sum();
-    let mut tell = Progress { doing: "searching", of: String::new(), done: 0, total };
+    let mut state = Progress { doing: "searching", of: String::new(), done: 0, total };
     let mut files = vec![];
     for places::FileInPlace { relative, path, .. } in found {
         let name = relative.split_once('/').map_or(&*relative, |(_, name)| name).to_owned();
-        tell.of.clone_from(&name);
+        state.of.clone_from(&name);
         let mut goes_on = true;
         let mut searched = |bytes| {
-            tell.done += bytes;
-            goes_on = progress(&tell);
+            state.done += bytes;
+            goes_on = progress(&state);
             goes_on
         };
         let scanned = ScannedFile::scan(path, relative, &mut searched);

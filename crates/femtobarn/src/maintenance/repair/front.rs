@@ -99,10 +99,10 @@ fn wipe_old_records(file: &DatabaseFile, row: &DatabaseRow, versions: &[VersionR
     let source = Arc::new(DatabaseFile::open(file.path.clone())?);
     let found = scan::records(&source, row.uuid, &mut |_| true)?;
     let is_current = |it: &&FoundRecord| current.contains(&it.range.offset);
-    let told: HashSet<_> =
+    let recorded: HashSet<_> =
         found.iter().filter(is_current).map(|it| it.record.transaction).collect();
     for old in found.iter().filter(|it| !is_current(it)) {
-        if told.contains(&old.record.transaction) {
+        if recorded.contains(&old.record.transaction) {
             file.write(&[0; MAGIC.len()], old.range.offset)?;
         }
     }

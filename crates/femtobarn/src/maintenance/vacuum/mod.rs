@@ -223,13 +223,13 @@ impl Vacuum<'_, '_> {
         Ok(Some(plan))
     }
 
-    /// Plans the deletion of everything that only snapshots outside `kept` need. With `tells`, progress is reported,
-    /// and the plan is `None` if the vacuum is stopped.
+    /// Plans the deletion of everything that only snapshots outside `kept` need. With `reports_progress`, progress is
+    /// reported, and the plan is `None` if the vacuum is stopped.
     fn plan(
         &mut self,
         rows: &[DatabaseRow],
         kept: KeptSnapshots,
-        tells: bool,
+        reports_progress: bool,
     ) -> Result<Option<FirstRound>> {
         self.report = VacuumReport {
             horizon: kept.horizon,
@@ -261,7 +261,7 @@ impl Vacuum<'_, '_> {
         }
         let mut emptied = HashSet::new();
         for database in &databases {
-            if tells {
+            if reports_progress {
                 self.advance(&database.row);
             }
             if !self.report.is_complete {
@@ -287,7 +287,7 @@ impl Vacuum<'_, '_> {
 
     /// Deletes rows, and the files of purged databases.
     fn delete(&self, vacuumed: &Vacuumed, purgeable: &Purgeable) -> Result<()> {
-        let away = self.away(purgeable)?;
+        let absent = self.absent_places(purgeable)?;
         if !purgeable.databases.is_empty() {
             // Otherwise a process that writes back now could write to a new file of that name, and delete a new row of
             // that number.
@@ -297,7 +297,7 @@ impl Vacuum<'_, '_> {
         for path in &self.report.files {
             file::remove_if_there(path)?;
         }
-        away.iter().try_for_each(|path| Ok(remove_staged(path)?))
+        absent.iter().try_for_each(|path| Ok(remove_staged(path)?))
     }
 
     fn remember_files(&mut self, purgeable: &Purgeable) {
@@ -311,7 +311,7 @@ impl Vacuum<'_, '_> {
     }
 
     /// The places of purged files that are not on the disk, where staging may have left a part.
-    fn away(&self, purgeable: &Purgeable) -> Result<Vec<PathBuf>> {
+    fn absent_places(&self, purgeable: &Purgeable) -> Result<Vec<PathBuf>> {
         let mut found = vec![];
         for record in &purgeable.databases {
             if self.inner.local()?.residence(record.row.id)?.disk != DiskState::Online {

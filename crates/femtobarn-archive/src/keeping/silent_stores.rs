@@ -1,4 +1,4 @@
-//! [`StoresAway`]: the stores that do not answer, during one pass over many databases.
+//! [`SilentStores`]: the stores that do not answer, during one pass over many databases.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use crate::stores::{ByteWatch, Store};
 
 /// The stores that did not answer, with the reason. They are not asked again in this pass.
 #[derive(Debug, Default)]
-pub(super) struct StoresAway(BTreeMap<String, String>);
+pub(super) struct SilentStores(BTreeMap<String, String>);
 
-impl StoresAway {
+impl SilentStores {
     /// Calls `ask` for a store, unless the store has already failed to answer.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl StoresAway {
         let asked = ask(watch);
         // A store that still answers other requests only failed to do this one.
         if let Err(Error::Unavailable { what }) = &asked
-            && let Err(Error::Unavailable { .. }) = check_there(store, watch)
+            && let Err(Error::Unavailable { .. }) = check_answers(store, watch)
         {
             self.0.insert(name.to_owned(), what.clone());
         }
@@ -39,7 +39,7 @@ impl StoresAway {
 ///
 /// # Errors
 /// `Unavailable` or `NotBefore` if the store reports so; `Stopped` by the watch.
-pub(super) fn check_there(store: &dyn Store, watch: &mut ByteWatch<'_>) -> Result<()> {
+pub(super) fn check_answers(store: &dyn Store, watch: &mut ByteWatch<'_>) -> Result<()> {
     match store.examine(&attempt(), 0, watch) {
         Err(
             error @ (Error::Unavailable { .. } | Error::NotBefore { .. } | Error::Stopped { .. }),

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Values by key, kept while they are requested.
-pub(super) struct KeptWhileUsed<K, V> {
+pub(super) struct ExpiringCache<K, V> {
     values_max: usize,
     kept: Mutex<HashMap<K, KeptValue<V>>>,
     is_swept: AtomicBool,
@@ -24,10 +24,10 @@ struct KeptValue<V> {
     was_used: bool,
 }
 
-impl<K: Clone + Eq + Hash + Send + 'static, V: Send + Sync + 'static> KeptWhileUsed<K, V> {
+impl<K: Clone + Eq + Hash + Send + 'static, V: Send + Sync + 'static> ExpiringCache<K, V> {
     /// Keeps at most this many values.
     pub(super) fn new(values_max: usize) -> Arc<Self> {
-        Arc::new(KeptWhileUsed {
+        Arc::new(ExpiringCache {
             values_max,
             kept: Mutex::default(),
             is_swept: AtomicBool::new(false),
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn what_nobody_asks_for_is_given_up() {
         in_runtime(|| {
-            let kept = KeptWhileUsed::new(2);
+            let kept = ExpiringCache::new(2);
             let unused = Arc::new(1);
             kept.insert("used", Arc::new(0));
             kept.insert("unused", unused.clone());
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn no_more_values_are_kept_than_allowed() {
         in_runtime(|| {
-            let kept = KeptWhileUsed::new(2);
+            let kept = ExpiringCache::new(2);
             (0..5).for_each(|key| kept.insert(key, Arc::new(key)));
             assert_eq!((0..5).filter(|key| kept.get(key).is_some()).count(), 2);
             assert!(kept.get(&4).is_some(), "the newest");
