@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_holds_and_what_is_used_stays() {
+    fn the_budget_holds_and_used_timelines_stay() {
         let timelines = Timelines::new(256 << 10);
         let used = timelines.new_slot();
         let slots: Vec<_> = (0..1000).map(|_| timelines.new_slot()).collect();

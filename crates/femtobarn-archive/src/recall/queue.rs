@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_later_in_front_of_a_tape_does_not_hold_up_what_is_behind() {
+    fn later_recalls_before_the_head_do_not_delay_those_behind_it() {
         let mut queue = RecallQueue::default();
         let in_front =
             |number| recall(number, "A", 100 - u64::from(number), "ann", MOUNTED_BYTES_MAX);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_behind_the_head_is_given_after_the_end() {
+    fn recalls_added_behind_the_head_are_given_after_the_end_of_the_tape() {
         let mut queue = RecallQueue::default();
         queue.add(recall(1, "A", 10, "ann", 1));
         queue.add(recall(2, "A", 20, "ann", 1));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_many_are_told_in_their_order_at_once() {
+    fn the_first_of_many_recalls_are_listed_in_order_without_delay() {
         let mut queue = RecallQueue::default();
         for number in 0..200_000 {
             let tape = format!("T{:04}", number % 1000);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_decides_what_comes_first_of_what_that_user_wants() {
+    fn priorities_order_the_recalls_of_one_user() {
         let mut queue = RecallQueue::default();
         let urgent = |it: Recall| Recall { priority: 2, ..it };
         for number in 0..4 {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_users_want_comes_at_the_sooner_turn() {
+    fn a_database_that_two_users_want_is_staged_at_the_earlier_turn() {
         let mut queue = RecallQueue::default();
         for number in 0..100 {
             queue.add(recall(number, &format!("A{number}"), 0, "ann", 10));

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_would_be_late_in_its_turn_is_hastened() {
+    fn only_recalls_that_would_miss_their_deadline_are_hastened() {
         let wanted = |deadline| WantedBy { user: "ann", priority: 1, deadline };
         let (now, minute) = (clock::now(), Duration::from_secs(60));
         let within = |seconds| wanted(Some(Deadline::Within(Duration::from_secs(seconds))));

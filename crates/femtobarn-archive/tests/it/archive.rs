@@ -59,7 +59,7 @@ fn a_database_goes_to_a_store_and_comes_back() {
 }
 
 #[test]
-fn the_only_copy_and_what_is_pinned_or_open_stays() {
+fn the_only_copy_and_pinned_or_open_files_stay() {
     let of = Sealed::new();
     let run7 = of.database("run7", b"seven");
     let archive = of.archive();
@@ -96,7 +96,7 @@ fn the_only_copy_and_what_is_pinned_or_open_stays() {
 }
 
 #[test]
-fn what_a_crash_left_is_continued() {
+fn migration_and_eviction_continue_after_a_crash() {
     let of = Sealed::new();
     let run7 = of.database("run7", b"seven");
     let archive = of.archive();
@@ -167,7 +167,7 @@ fn the_objects_of_a_purged_database_are_swept() {
 }
 
 #[test]
-fn rules_copy_what_is_due_and_empty_a_disk_that_is_too_full() {
+fn rules_make_due_copies_and_evict_from_a_full_disk() {
     let of = Sealed::new();
     let rules = |high: f64| {
         format!(
@@ -195,7 +195,7 @@ fn rules_copy_what_is_due_and_empty_a_disk_that_is_too_full() {
 }
 
 #[test]
-fn many_who_ask_for_one_database_stage_it_once() {
+fn a_database_that_several_users_request_is_staged_once() {
     let of = Sealed::new();
     let run7 = of.database("run7", &vec![7; 1 << 20]);
     let archive = of.archive();
@@ -222,7 +222,7 @@ fn many_who_ask_for_one_database_stage_it_once() {
 }
 
 #[test]
-fn a_recall_that_fails_says_why_to_all_who_wait() {
+fn a_failed_recall_reports_its_reason_to_waiting_users() {
     let of = Sealed::new();
     let run7 = of.database("run7", b"seven");
     let archive = of.archive();
@@ -242,7 +242,7 @@ fn a_recall_that_fails_says_why_to_all_who_wait() {
 }
 
 #[test]
-fn a_copy_that_was_taken_for_lost_is_recalled_when_it_is_back() {
+fn a_copy_recorded_as_lost_is_recalled_when_it_returns() {
     let of = Sealed::new();
     let run7 = of.database("run7", b"seven");
     let archive = of.archive();
@@ -308,7 +308,7 @@ fn a_copy_that_is_gone_does_not_count_when_the_file_is_to_leave() {
 }
 
 #[test]
-fn a_restored_catalogue_removes_no_objects_of_the_other() {
+fn a_restored_catalogue_removes_no_objects_of_its_original() {
     let of = Sealed::new();
     let run7 = of.database("run7", b"seven");
     let archive = of.archive();
@@ -359,7 +359,7 @@ fn a_snapshot_of_a_dropped_database_can_be_staged() {
 }
 
 #[test]
-fn whoever_waits_for_another_process_can_be_stopped() {
+fn waiting_for_another_process_can_be_stopped() {
     let of = Sealed::new();
     let run7 = of.database("run7", b"seven");
     let archive = of.archive();
@@ -381,7 +381,7 @@ fn whoever_waits_for_another_process_can_be_stopped() {
 /// The watch was once called only after the operation's wait in the queue had ended, and then the operation was queued
 /// again behind the others.
 #[test]
-fn an_operation_that_is_asked_whether_it_goes_on_keeps_its_place_in_the_queue() {
+fn a_waiting_operation_keeps_its_place_while_its_watch_is_called() {
     let of = Sealed::new();
     let run7 = of.database("run7", b"seven");
     let archive = of.archive();

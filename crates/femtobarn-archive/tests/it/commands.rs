@@ -35,7 +35,7 @@ fn failure(script: &str) -> String {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn command_failures_are_reported_with_their_cause() {
     let cases = [
         ("echo 'no such pool' >&2; exit 3", "exit status: 3: no such pool"),
         ("kill -9 $$", "signal: 9"),
@@ -76,7 +76,7 @@ fn one_that_does_not_end_is_killed_with_its_children() {
 }
 
 #[test]
-fn one_that_cannot_be_killed_holds_nobody_up() {
+fn a_command_that_cannot_be_killed_does_not_delay_its_caller() {
     // It leaves its group, so it lives on, as one does that waits for a device.
     let began = Instant::now();
     let text = failure("exec perl -e 'setpgrp(0, getpgrp(getppid())); sleep 60'");
@@ -85,7 +85,7 @@ fn one_that_cannot_be_killed_holds_nobody_up() {
 }
 
 #[test]
-fn a_child_that_stays_behind_holds_nobody_up() {
+fn a_child_left_behind_by_a_command_is_killed_and_delays_nothing() {
     let work = tempfile::tempdir().unwrap();
     let began = Instant::now();
     let late = work.path().join("late");

@@ -29,7 +29,7 @@ fn hanging_tape(of: &Sealed, answer: &str) {
 }
 
 #[test]
-fn a_store_that_hangs_holds_up_no_other() {
+fn a_hanging_store_delays_no_other_store() {
     let of = Sealed::new();
     hanging_tape(&of, "{\"error\": \"no drive\"}");
     let archive = of.archive();
@@ -79,7 +79,7 @@ fn a_store_that_hangs_holds_up_no_other() {
 }
 
 #[test]
-fn an_eviction_goes_on_for_a_store_that_takes_its_time() {
+fn an_eviction_continues_while_a_slow_store_is_asked() {
     let of = Sealed::new();
     hanging_tape(&of, "{\"exists\": true, \"size\": 5}");
     let [first, second, run7] = ["first", "second", "run7"].map(|it| of.database(it, b"seven"));

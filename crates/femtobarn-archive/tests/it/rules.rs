@@ -56,7 +56,7 @@ fn broken(log: &Path, folder: &Path) -> String {
 }
 
 #[test]
-fn a_store_that_is_away_is_asked_once_and_holds_up_nothing() {
+fn a_silent_store_is_asked_once_and_delays_no_other_step() {
     let of = Sealed::new();
     let log = of.top().join("log");
     let tape = commands(&of, &broken(&log, of.file("").parent().unwrap()));
@@ -98,7 +98,7 @@ fn a_store_that_is_away_is_asked_once_and_holds_up_nothing() {
 }
 
 #[test]
-fn a_store_that_is_away_is_asked_once_for_copies_that_are_relied_on() {
+fn a_silent_store_is_asked_once_for_copies_that_evictions_rely_on() {
     let of = Sealed::new();
     let log = of.top().join("log");
     let tape = commands(&of, &broken(&log, of.top()));
@@ -114,7 +114,7 @@ fn a_store_that_is_away_is_asked_once_for_copies_that_are_relied_on() {
 }
 
 #[test]
-fn a_file_that_a_store_does_not_take_holds_up_no_other() {
+fn a_file_that_a_store_refuses_does_not_delay_other_files() {
     let of = Sealed::new();
     let refuse = "case \"$line\" in *migrate*run6.root*) exit 1 ;; esac\ncase ";
     let tape = commands(&of, &SITE.replacen("case ", refuse, 1));

@@ -174,7 +174,7 @@ fn a_bucket_without_a_mark_whose_last_object_is_removed_stays_a_store() {
 }
 
 #[test]
-fn whoever_waits_for_a_silent_server_can_stop() {
+fn waiting_for_a_silent_server_can_be_stopped() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     thread::spawn(move || {

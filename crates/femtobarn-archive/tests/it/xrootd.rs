@@ -242,7 +242,7 @@ fn a_copy_on_a_server_that_is_damaged_is_noticed() {
 }
 
 #[test]
-fn a_server_whose_disk_is_not_mounted_has_lost_nothing() {
+fn copies_are_not_lost_while_their_server_has_no_disk_mounted() {
     let Some(server) = Server::start() else { return };
     let of = federation_on(&server);
     let (run7, run8) = (of.database("run7", b"seven"), of.database("run8", b"eight"));
@@ -315,7 +315,7 @@ fn a_folder_that_may_not_be_written_is_denied() {
 }
 
 #[test]
-fn an_address_that_is_none_is_refused() {
+fn malformed_addresses_are_refused() {
     for (url, why) in [("http://a//b", "root://"), ("root://a//b?authz=x", "'?'")] {
         let settings = XrootdSettings { url: url.to_owned(), answer_seconds: 1, in_place: false };
         let error = XrootdStore::new(settings).unwrap_err();

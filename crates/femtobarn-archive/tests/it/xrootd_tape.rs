@@ -81,7 +81,7 @@ fn play() -> (String, Arc<Asked>) {
 }
 
 #[test]
-fn what_is_offline_is_not_read_in_place_if_another_store_has_it_at_hand() {
+fn an_offline_copy_is_not_read_if_another_store_has_one_at_hand() {
     let (of, (url, _)) = (Sealed::new(), play());
     let tape = format!("[stores.a]\nkind = 'xrootd'\nurl = '{url}'\nin_place = true\n");
     let disk = format!("kind = 'folder'\npath = '{}'\nin_place = true\n", of.store().display());
@@ -102,7 +102,7 @@ fn what_is_offline_is_not_read_in_place_if_another_store_has_it_at_hand() {
 }
 
 #[test]
-fn what_is_offline_is_asked_for_once_and_comes_later() {
+fn an_offline_file_is_requested_once_and_staged_later() {
     let (url, asked) = play();
     let store = store_at(&url, 5);
     let folder = tempfile::tempdir().unwrap();

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_is_given_up() {
+    fn values_that_are_not_requested_are_dropped() {
         in_runtime(|| {
             let kept = ExpiringCache::new(2);
             let unused = Arc::new(1);

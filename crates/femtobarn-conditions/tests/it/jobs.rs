@@ -21,7 +21,7 @@ fn a_job_does_not_see_later_commits() {
 }
 
 #[test]
-fn what_is_no_series_is_refused() {
+fn containers_without_series_options_are_refused() {
     let (_folder, federation) = federation();
     commit(&federation, "gain", Overlap::Newest, &[]);
     let mut transaction = begin(&federation);

@@ -106,7 +106,7 @@ fn cached_bytes(path: &Path) -> usize {
 
 /// Two processes take turns in the file, of which a reader has parts in the page cache.
 #[test]
-fn most_of_what_large_tasks_write_passes_the_page_cache_and_all_is_read_back() {
+fn large_tasks_write_past_the_page_cache_and_their_objects_are_read_back() {
     const COUNT: u64 = 120_000;
     let (folder, federation) = federation();
     with_ten_events(&federation);
@@ -334,7 +334,7 @@ fn tasks_that_were_killed_leave_nothing_and_their_second_runs_count_once() {
 }
 
 #[test]
-fn vacuum_leaves_alone_what_tasks_wrote_until_the_transaction_ends() {
+fn vacuum_spares_bytes_of_tasks_until_the_transaction_ends() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let (mut transaction, _, fork) = forked(&federation);

@@ -119,7 +119,7 @@ fn committed_data_survive_a_loss_of_power() {
 
 /// Small commits sync the catalogue's log alone, which has their bytes, too.
 #[test]
-fn what_small_commits_wrote_to_a_file_survives_a_loss_of_power() {
+fn bytes_of_small_commits_survive_a_loss_of_power() {
     let mut random = Random(29);
     for round in 0..amount(12, 200) {
         let (folder, federation) = federation();

@@ -153,7 +153,7 @@ fn a_rebuild_restores_tags_retention_the_name_and_authors() {
 }
 
 #[test]
-fn a_rebuild_goes_on_without_tags_if_their_file_is_damaged() {
+fn a_rebuild_continues_without_tags_if_their_file_is_damaged() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     federation.tag("first", None, "").unwrap();

@@ -236,7 +236,7 @@ fn a_rollback_to_a_savepoint_undoes_updates() {
 }
 
 #[test]
-fn only_what_was_updated_or_deleted_may_differ_from_an_earlier_version() {
+fn only_updated_or_deleted_entries_may_differ_from_an_earlier_version() {
     let (_folder, federation) = federation();
     particles(&federation, 500, Profile::Plain);
     let change = |change: &dyn Fn(&mut Transaction, ContainerKey)| {

@@ -227,7 +227,7 @@ fn the_file_of_a_dropped_database_is_removed() {
 }
 
 #[test]
-fn what_was_staged_of_a_purged_database_is_removed() {
+fn remains_of_staging_a_purged_database_are_removed() {
     let (folder, federation) = with_updates(1);
     let catalog = federation.catalog().local().unwrap();
     let database = catalog.database("run7", Csn::MAX).unwrap().id;

@@ -382,7 +382,7 @@ fn every_half_precision_number_survives() {
 }
 
 #[test]
-fn truth_values_other_than_one_are_true() {
+fn nonzero_truth_values_are_true() {
     assert_eq!(encoded(&column(ColumnType::Bit, 1), &[0, 2, 0x80, 255, 0, 0, 0, 1, 3]), [0x8E, 1]);
 }
 

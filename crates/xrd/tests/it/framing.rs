@@ -135,7 +135,7 @@ fn parts_are_joined_for_each_stream_separately() {
 }
 
 #[test]
-fn a_failure_drops_the_parts_before_it() {
+fn an_error_response_drops_earlier_parts_of_the_answer() {
     let failure = Response::Error(Failure::new(ErrorCode::IO_ERROR, "lost"));
     let all = joined(&[(STREAM, part("a")), (STREAM, failure.clone()), (STREAM, ok("b"))]);
     let expected = [(STREAM, Joined::Response(failure)), (STREAM, Joined::Response(ok("b")))];

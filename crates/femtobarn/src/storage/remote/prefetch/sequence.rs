@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn small_reads_in_order_cause_few_fetches_and_none_reaches_far() {
+    fn small_sequential_reads_cause_few_and_short_fetches() {
         let mut sequences = sequences();
         let (mut count, mut fetched) = (0, 0);
         for index in 0..800 {
