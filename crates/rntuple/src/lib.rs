@@ -49,7 +49,7 @@
 //!
 //! From the public interface down to bytes; a module imports only from its own row and those below:
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | `row` | [`row!`]: declares Rust structures as entries |
 //! | `revise` | new versions from old ones: [`evolve`] to other types, [`compact`] to fewer clusters, [`complete`] for other readers; [`Conversion`]: arrays to other types |

@@ -14,8 +14,8 @@
 //! | `/nopayloaddb/api/cdb_rest/...` | requests of clients of nopayloaddb, which may also write | |
 //!
 //! `answers` makes responses, `pages` keeps those that never change, `versions` finds the series of a version, `heads`,
-//! `series` and `payloads` have the contents, `json` writes values, `nopayloaddb` has its own answers, `expiring_cache` drops
-//! values, and thereby snapshots, that are no longer requested.
+//! `series` and `payloads` have the contents, `json` writes values, `nopayloaddb` has its own answers,
+//! `expiring_cache` drops values, and thereby snapshots, that are no longer requested.
 //!
 //! 1. A version names the commit that made it by its number and by its transaction's UUID. Two histories of a
 //!    federation, as after restoring an older copy, never have a version in common.

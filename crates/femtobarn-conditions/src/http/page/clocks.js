@@ -4,7 +4,7 @@
 const SECOND = 1e9;
 const DAY = 86400 * SECOND;
 const RUN = 2 ** 32;
-// Beyond these, the beginning of time and no end, as the store writes them.
+// The store writes values beyond these for the beginning of time and for no end.
 const LIMIT = 2 ** 62;
 
 const decimal = (smallest) => {

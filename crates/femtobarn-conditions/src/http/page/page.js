@@ -1,4 +1,4 @@
-// Shows the intervals of a series as of a commit. Only windows that meet the range that is shown are asked for.
+// Shows the intervals of a series as of a commit. Only windows that overlap the visible range are requested.
 "use strict";
 
 const $ = (id) => document.getElementById(id);
@@ -28,7 +28,7 @@ function fill(select, values, texts = values) {
   if (values.includes(before)) select.value = before;
 }
 
-// The newest commit at the first question, then that of the slider.
+// The newest commit at the first request, then the commit of the slider.
 const asOf = () => (head ? `?csn=${$("csn").value}` : "");
 const headOf = (tag) => ask(`heads${tag ? `/${encodeURIComponent(tag)}` : ""}${asOf()}`);
 
@@ -36,7 +36,7 @@ class Version {
   constructor(description, path, isCompared) {
     this.description = description;
     this.path = path;
-    // Entries do not tell: a corrected condition keeps its own.
+    // Entries do not show a difference: a corrected condition keeps its entry.
     this.query = isCompared ? "?digests=true" : "";
     this.windows = new Map();
     this.axis = axisOf(description.clock);
@@ -49,7 +49,7 @@ class Version {
     return new Version(await ask(`series/${path}`), found, isCompared);
   }
 
-  // Asks for the windows that meet a range of the axis.
+  // Requests the windows that overlap a range of the axis.
   async load(since, until) {
     const isIn = (window) => this.axis.place(window.since) < until && since < this.axis.place(window.until);
     await this.loadWindows([...this.description.windows.keys()].filter((it) => isIn(this.description.windows[it])));
@@ -165,7 +165,7 @@ async function showHead(isNew) {
   } catch (error) { fail(error); }
 }
 
-// The choice is in the address, so it can be sent to somebody.
+// The choice is in the address, so that the page can be shared.
 function keepChoice() {
   const choice = ["series", "tag", "other"].map((id) => [id, $(id).value]).filter(([, value]) => value);
   history.replaceState(null, "", `#${new URLSearchParams(choice)}`);

@@ -1,4 +1,4 @@
-// A picture of what is valid when: a row for each channel, a bar for each interval. However many intervals there
+// A picture of all intervals: a row for each channel, a bar for each interval. However many intervals there
 // are, a row costs as many searches as it has pixels.
 "use strict";
 
@@ -60,7 +60,7 @@ class Timeline {
     return [...found].sort((a, b) => a - b);
   }
 
-  // What is shown: windows of a series, and those of the version that it is compared with, if any.
+  // The visible windows of a series, and those of the version that it is compared with, if any.
   show(windows, others, axis) {
     Object.assign(this, { windows, others, axis });
     this.draw();
