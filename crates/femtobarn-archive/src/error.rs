@@ -5,28 +5,28 @@ use std::time::Duration;
 
 use femtobarn_catalog::ErrorKind;
 
-/// Why an operation on a store, or on a database's copies, failed. Every text says what to do.
+/// Why an operation on a store, or on a database's copies, failed. Every text has a remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The catalogue or a lock refused the operation.
     #[error(transparent)]
     Catalogue(#[from] femtobarn_catalog::Error),
-    /// The store can do it later, as far as it knows after this time.
+    /// The store cannot do it now, and announces that it can after this time.
     #[error("{what}; try again in {} s", .wait.as_secs())]
     NotBefore {
         /// The time from now.
         wait: Duration,
-        /// The operation, and what it waits for.
+        /// The operation, and the reason for the wait.
         what: String,
     },
-    /// The store does not answer, or answers that it cannot.
+    /// The store does not answer, or reports that it cannot do the operation.
     #[error("{what}")]
     Unavailable {
-        /// The store, the operation, and why it failed.
+        /// The store, the operation, and the reason.
         what: String,
     },
-    /// A store answers that it does not have an object.
+    /// The store reports that it does not have an object.
     #[error("{what}")]
     NoObject {
         /// The store and the object.
@@ -35,37 +35,37 @@ pub enum Error {
     /// A store, a copy or a file does not exist.
     #[error("{what}")]
     NotFound {
-        /// What does not exist.
+        /// The missing store, copy or file.
         what: String,
     },
     /// The settings or an argument are wrong.
     #[error("{what}")]
     Invalid {
-        /// What is wrong.
+        /// The wrong setting or argument.
         what: String,
     },
     /// A process has the file open.
     #[error("{what}")]
     InUse {
-        /// The database, and what to do.
+        /// The database, and a remedy.
         what: String,
     },
-    /// A rule, the store or the operating system forbids it.
+    /// A rule, the store or the operating system forbids the operation.
     #[error("{what}")]
     Denied {
-        /// What is forbidden, and why.
+        /// The forbidden operation, and the reason.
         what: String,
     },
     /// The store or the disk is full.
     #[error("{what}")]
     Full {
-        /// What is full.
+        /// The store or the disk that is full.
         what: String,
     },
-    /// A copy has other bytes than were written.
+    /// The bytes of a copy differ from those written.
     #[error("{what}")]
     Corrupt {
-        /// Which copy, and how it is known.
+        /// The copy, and how the difference was found.
         what: String,
     },
     /// The caller stopped the operation.
@@ -88,7 +88,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// What a caller can do about this error.
+    /// The kind of the error, which decides what a caller can do.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Catalogue(error) => error.kind(),
@@ -121,7 +121,7 @@ impl Error {
         }
     }
 
-    /// Whether the copy itself is bad or gone, so that another one is needed.
+    /// Whether the copy itself is bad or missing, so that another one is needed.
     pub(crate) fn is_about_the_copy(&self) -> bool {
         matches!(self, Error::Corrupt { .. } | Error::NoObject { .. })
     }

@@ -20,7 +20,7 @@ pub fn series_class(payload: &Class) -> Result<Class> {
     class_of(payload, PREFIX, validity.collect())
 }
 
-/// The class of the objects that a branch has of such a series: `BranchCondition<Gain>` for `Gain`.
+/// The class of a branch's objects in a series with this payload: `BranchCondition<Gain>` for `Gain`.
 ///
 /// # Errors
 /// [`Error::Invalid`] if the payload has a field named `since`, `until`, `channel` or `replaced_entry`.

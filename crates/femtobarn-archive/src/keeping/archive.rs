@@ -100,8 +100,7 @@ impl Archive {
         Ok(replicas)
     }
 
-    /// The store of a copy, after it has confirmed that it has the whole copy at hand; its answer is waited for ten
-    /// seconds at most.
+    /// The store of a copy, after it has confirmed within ten seconds that it has the whole copy at hand.
     ///
     /// # Errors
     /// `NotBefore` if it must bring the copy online first; `Corrupt` if the copy has another size; `Stopped` if the

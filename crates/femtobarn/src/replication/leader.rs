@@ -105,7 +105,7 @@ impl Leader {
         Ok(self.catalog.rows_of_database(database, at)?)
     }
 
-    /// Makes the leader keep a snapshot; false if it is gone.
+    /// Makes the leader keep a snapshot; false if it no longer exists.
     pub(super) fn pin(&mut self, at: Csn) -> Result<bool> {
         if self.pins.contains_key(&at) {
             return Ok(true);

@@ -30,7 +30,7 @@ pub(super) struct Reconciled {
     pub(super) own: OwnChanges,
     /// Versions whose bytes lie elsewhere now, to be copied again.
     pub(super) moved: Vec<VersionRow>,
-    /// Files of databases that are gone, to be removed when the rows are applied.
+    /// Files of databases that no longer exist, to be removed when the rows are applied.
     pub(super) files: Vec<PathBuf>,
     /// Incomplete files of databases that are in the leader's stores, to be removed then, too.
     pub(super) evicted: Vec<PathBuf>,

@@ -1,8 +1,8 @@
 //! The commit records of a database file, found without a catalogue.
 //!
-//! Blobs start at multiples of 8 bytes. Records are looked for at all of these, so a damaged chain of keys
-//! hides none. Records of other databases are left out, such as those in a copy of a file that is stored as the
-//! content of an object.
+//! Blobs start at multiples of 8 bytes. The search tries all of these offsets, so a damaged chain of keys hides no
+//! record. Records of other databases are left out, such as those in a copy of a file that is stored as the content of
+//! an object.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

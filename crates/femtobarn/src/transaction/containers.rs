@@ -33,7 +33,7 @@ struct LockedContainer {
 enum LastNamed {
     /// It still has the name.
     Opened(ContainerKey),
-    /// None is known, or it has another name.
+    /// No container is known, or it has another name.
     Other,
     /// It could not be opened. It may have another name.
     Failed(ContainerKey, Error),

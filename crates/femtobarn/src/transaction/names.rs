@@ -189,8 +189,8 @@ impl Transaction {
         })
     }
 
-    /// Locks a database, then reads its row, which states the epoch to write in. `None` if it has another name or is
-    /// gone.
+    /// Locks a database, then reads its row, which states the epoch to write in. `None` if it has another name or no
+    /// longer exists.
     fn find_to_drop_if_called(&self, name: &str, id: DatabaseId) -> Result<Option<DatabaseToDrop>> {
         let shared = self.share_database(id);
         match self.federation.catalog().database_to_drop(id) {

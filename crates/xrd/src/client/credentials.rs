@@ -25,8 +25,8 @@ pub(super) fn user_name(options: &Options) -> String {
     options.user.clone().or_else(known).unwrap_or_else(|| getuid().to_string())
 }
 
-/// The credentials for one of the server's security protocols, with the token that was found, or the reason why there
-/// are none.
+/// The credentials for one of the server's security protocols, with the token that was found, or the reason why none
+/// can be made.
 pub(super) fn credentials(
     protocol: &str,
     options: &Options,
@@ -62,7 +62,7 @@ pub(super) fn ztn(token: &Token) -> Auth {
     Auth { protocol: *b"ztn\0", credentials: Bytes::from([&head[..], text, &[0]].concat()) }
 }
 
-/// The token of the options, or else the one that is found.
+/// The token of the options, or otherwise the one that is found.
 pub(super) fn token(options: &Options) -> Option<Token> {
     options.token.clone().or_else(options.find_token)
 }
@@ -76,9 +76,9 @@ pub struct FoundToken {
     pub token: Token,
 }
 
-/// The token of this process: that of `BEARER_TOKEN`, or of the file that `BEARER_TOKEN_FILE` names, or of `bt_u<uid>` in
-/// `XDG_RUNTIME_DIR` or else in `/tmp` (WLCG Bearer Token Discovery 1.0). The last two are read only if the file is the user's,
-/// and writable by no other.
+/// The token of this process: that of `BEARER_TOKEN`, or of the file that `BEARER_TOKEN_FILE` names, or of `bt_u<uid>`
+/// in `XDG_RUNTIME_DIR` or otherwise in `/tmp` (WLCG Bearer Token Discovery 1.0). The last two are read only if the
+/// file belongs to the user and no other user can write to it.
 pub fn bearer_token() -> Option<FoundToken> {
     let uid = getuid();
     let found = |place, token| Some(FoundToken { place, token });

@@ -170,8 +170,8 @@ impl RetryState {
         Ok(Duration::ZERO)
     }
 
-    /// Makes the server that redirected to this one the next, so that it names another. `None` if there is none, or
-    /// the redirects are used up.
+    /// Makes the server that redirected to this one the next, so that it names another target. `None` if no server
+    /// redirected here, or the redirects are used up.
     fn return_to_redirector(&mut self) -> Option<Duration> {
         let redirector = self.redirectors.pop()?;
         let failed = std::mem::replace(&mut self.server, redirector);

@@ -118,7 +118,8 @@ impl TlsSession {
         socket.write_all(&encrypted, &[]).await
     }
 
-    /// Decrypts received bytes, after reading from the socket if there are none. False if none arrived in time.
+    /// Decrypts received bytes, after reading from the socket if there are none left. False if no bytes arrived in
+    /// time.
     async fn fill(&self, socket: &TcpSocket) -> io::Result<bool> {
         // Only one caller reads, so no other finds the buffer missing.
         let mut wire = std::mem::take(&mut *self.wire.lock());
@@ -149,7 +150,8 @@ pub(super) fn is_distrust(error: &io::Error) -> bool {
         || error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
-/// What a server is told that refuses this client's certificate. It says so after the client's part of the handshake.
+/// The error text if a server has refused this client's certificate, which it reports after the client's part of the
+/// handshake; `None` for other errors.
 pub(super) fn refusal(error: &io::Error) -> Option<String> {
     match error.get_ref()?.downcast_ref::<rustls::Error>()? {
         rustls::Error::AlertReceived(alert) => Some(format!(

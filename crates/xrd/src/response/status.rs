@@ -49,7 +49,7 @@ pub struct Status {
 pub struct StatusKind(pub u8);
 
 impl StatusKind {
-    /// None follow.
+    /// No parts follow.
     pub const FINAL: StatusKind = StatusKind(0);
     /// More data follow.
     pub const PARTIAL: StatusKind = StatusKind(1);

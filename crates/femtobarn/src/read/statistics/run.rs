@@ -16,7 +16,7 @@
 //! | kind | bounds |
 //! |---|---|
 //! | 0 | unknown |
-//! | 1 | there is no number |
+//! | 1 | the cluster has no number |
 //! | 2, 3, 4 | signed, unsigned, floating-point |
 
 use std::collections::BTreeMap;

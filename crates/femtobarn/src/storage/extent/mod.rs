@@ -13,10 +13,10 @@
 //! 5. A write past the page cache lies in a window, 2 MiB of the file at a multiple of 2 MiB, that belongs wholly to
 //!    the writer.
 
-// No page of the page cache is larger than a window, so a page that a reader or another writer has there never
-// keeps the kernel from dropping what it cached of the window. Writing past the cache saves a copy and leaves
-// the cache to bytes that are read often. The last bytes of a transaction, and all of a small one, go through
-// the cache, where readers of the newest objects find them.
+// No page of the page cache is larger than a window, so a page that a reader or another writer has there never keeps
+// the kernel from dropping the cached bytes of the window. Writing past the cache saves a copy and leaves the cache to
+// bytes that are read often. The last bytes of a transaction, and all of a small one, go through the cache, where
+// readers of the newest objects find them.
 
 mod allocation;
 

@@ -337,7 +337,7 @@ impl RequestTable {
         }
     }
 
-    /// Notes that the socket took a piece of a request: a slow connection is none that is lost.
+    /// Records that the socket took a piece of a request: a slow connection does not count as lost.
     pub(super) fn note_sent(&mut self, now: Instant) {
         self.last_moved = Some(now);
     }

@@ -48,7 +48,7 @@ impl SharedPins {
         Some(PinGuard::on_lease(Arc::clone(self) as Arc<dyn LeasedPins>, csn))
     }
 
-    /// Adds a snapshot, which none of the servers pins yet, if it is not there.
+    /// Adds a snapshot that no server pins yet, unless it was added before.
     pub(super) fn add(self: &Arc<Self>, csn: Csn, transaction: Uuid, servers: usize) -> PinGuard {
         let new = || SharedPin { count: 0, transaction, guards: vec![None; servers] };
         self.snapshots.write().entry(csn).or_insert_with(new).count += 1;
