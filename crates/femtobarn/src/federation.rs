@@ -208,9 +208,9 @@ impl Federation {
         self.inner.finish_all_extents();
     }
 
-    /// Writes back to the database files all bytes that are durable only in the catalogue, as dropping the federation
-    /// does. Afterwards the folder may be moved, copied, or captured in a snapshot of the file system. Does nothing for
-    /// a federation on a server.
+    /// Writes back to the database files all bytes that are durable only in the catalogue, so that the folder may be
+    /// moved or copied. Dropping the federation does the same, but snapshots may keep it alive. Does nothing for a
+    /// federation on a server.
     pub fn end_writes(&self) {
         if let Ok(catalog) = self.inner.local() {
             catalog.end_writes();

@@ -30,7 +30,7 @@ impl UnusedFile {
     /// `NotFound` if there is no such file; `Io` or `Denied` if it cannot be opened.
     pub(super) fn of(path: &Path) -> Result<Option<Self>> {
         let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
-        // By default, a process that waits to open the file would send a signal that ends this one: choose one that is
+        // The default signal, sent when a process waits to open the file, would end this process: choose one that is
         // ignored.
         fcntl(&file, F_SETSIG, libc::SIGURG).map_err(|error| Error::io("lease", path, error))?;
         match fcntl(&file, libc::F_SETLEASE, libc::F_WRLCK) {

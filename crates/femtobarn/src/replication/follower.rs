@@ -144,7 +144,7 @@ impl Follower {
             match self.advance(since, &rows) {
                 Ok(step) => return Ok(step),
                 Err(error) => {
-                    // Facts that the catalogue has can be looked up again.
+                    // Ranges of databases in the catalogue can be determined again.
                     let fresh = &self.fresh;
                     self.have.retain(|id, _| fresh.contains_key(id));
                     drop(self.keep_pins(since));

@@ -15,8 +15,8 @@ use crate::storage::remote::connect::connect_options;
 /// How long to wait for a server.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A connection to the federation's servers, through which their locks of databases are taken; `None` if the federation
-/// has no servers registered.
+/// A connection to the federation's servers, through which databases are locked; `None` if no server has joined the
+/// federation.
 ///
 /// # Errors
 /// `Unavailable` if no server answers.
