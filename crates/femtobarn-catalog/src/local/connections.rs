@@ -91,10 +91,12 @@ impl Connections {
     /// Whether the folder says by now that its catalogue is elsewhere.
     pub(super) fn has_moved(&self) -> bool {
         let folder = self.place.folder();
-        match (&self.place.postgres, self.place.inode()) {
-            (None, _) => folder.join(CATALOGUE_ADDRESS_FILE).exists(),
-            (Some(_), Ok(found)) => found != self.inode,
-            (Some(_), Err(_)) => folder.join(CATALOGUE_FILE).exists(),
+        if !self.is_postgres() {
+            return folder.join(CATALOGUE_ADDRESS_FILE).exists();
+        }
+        match self.place.inode() {
+            Ok(found) => found != self.inode,
+            Err(_) => folder.join(CATALOGUE_FILE).exists(),
         }
     }
 
