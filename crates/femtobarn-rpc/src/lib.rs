@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`v1`] | the messages and the service, as `proto/` defines them |
 //! | [`convert`] | messages from rows, errors and locks, and back |
-//! | [`turns`] | connections that carry nothing but the turns of a session |
+//! | [`turns`] | connections that carry only the turns of a session |
 //! | [`client`] | [`client::RemoteCatalogue`]: the catalogue of a federation at a server |
 //!
 //! Invariants:

@@ -44,10 +44,10 @@ impl TurnDecoder {
         self.received.extend_from_slice(bytes);
     }
 
-    /// The next turn; none until all of its bytes have arrived.
+    /// The next turn; `None` until all of its bytes have arrived.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it is longer than [`MESSAGE_BYTES_MAX`], or no message of this type.
+    /// [`Error::Invalid`] if the turn is longer than [`MESSAGE_BYTES_MAX`], or is not a message of type `T`.
     pub fn next_turn<T: Message + Default>(&mut self) -> Result<Option<T>> {
         let Some(length) = self.received.first_chunk::<LENGTH_BYTES>() else {
             return Ok(None);

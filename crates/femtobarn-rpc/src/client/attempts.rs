@@ -1,4 +1,5 @@
-//! One attempt of a call: on the session's direct connection, or by gRPC if it has none, or the call or its answer is long.
+//! One attempt of a call: on the session's direct connection; or by gRPC, if the session has none, or the request or
+//! its answer is long.
 
 use prost::Message;
 use tonic::{Response, Status};
@@ -11,12 +12,12 @@ use crate::v1::{Answer, ChangeReply, ChangeRequest, PublishReply, PublishRequest
 
 /// Answers to one look-up at most, so that no server can fill the client's memory.
 const ANSWERS_MAX: usize = 100_000;
-/// Bytes of the largest transaction on a direct connection. While it is on its way nothing else is, and both sides take a
-/// lease without turns for silence.
+/// Bytes of the largest transaction on a direct connection. Nothing else can be sent while it is on its way, and each
+/// side takes a lease without turns for a broken connection.
 const DIRECT_BYTES_MAX: usize = 256 << 10;
 
 impl RemoteSession {
-    /// Asks a question.
+    /// Sends a question.
     ///
     /// # Errors
     /// The call's [`Status`].
@@ -39,7 +40,7 @@ impl RemoteSession {
         Ok(answers)
     }
 
-    /// Makes a change.
+    /// Sends a change.
     ///
     /// # Errors
     /// The call's [`Status`].
@@ -71,7 +72,7 @@ impl RemoteSession {
         }
     }
 
-    /// How long a call that may be made twice waits for its reply; without a limit if there is no other server to ask.
+    /// How long an idempotent call waits for its reply; without a limit if there is no other server to ask.
     fn call_time(&self) -> Option<std::time::Duration> {
         self.has_alternatives().then(|| self.patience())
     }
@@ -96,7 +97,7 @@ fn has_short_answer(of: &Asked) -> bool {
     )
 }
 
-/// It is not known what the server has done.
+/// The status of a call that got the reply of another call: whether the server has carried it out is unknown.
 fn other_reply() -> Status {
     Status::unknown("the server replied to another call")
 }

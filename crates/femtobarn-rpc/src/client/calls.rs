@@ -29,8 +29,8 @@ enum AttemptFailure {
     Refused(Error),
     /// The server does not know the session, which must be opened again.
     NoSession,
-    /// The server refused the client's token, so it has not carried out the call. Another token was found, and a
-    /// connection that was opened with the first one is given up: the session is opened again, and may lose locks.
+    /// The server refused the client's token and has not carried out the call. The client has found another token and
+    /// gives up the connection that was opened with the first one: the session is opened again, and may lose locks.
     OtherToken,
     /// The connection failed, and it is not known whether the server carried out the call.
     Lost(String),
@@ -53,7 +53,7 @@ impl From<Status> for AttemptFailure {
     }
 }
 
-/// What is known of earlier attempts to publish a transaction, at this server or at another one.
+/// Earlier attempts to publish a transaction, at this server or at another one.
 pub(super) struct SentCommit {
     /// A commit that was made before the first attempt.
     pub after: Csn,
@@ -69,7 +69,7 @@ impl SentCommit {
 }
 
 impl RemoteSession {
-    /// Asks a question. Answers that can never change are cached.
+    /// Asks a question. Immutable answers are cached.
     pub(super) async fn look_up(&self, of: Asked) -> Result<Arc<Vec<Answer>>> {
         let key = self
             .is_fixed(&of)
@@ -88,8 +88,8 @@ impl RemoteSession {
         Ok(answers)
     }
 
-    /// Keeps the answer to a question as of a commit, which came with something else, for the next time that it is
-    /// asked. An answer without rows tells nothing.
+    /// Caches the answer to a question as of a commit, which arrived with another reply. An answer without rows is not
+    /// cached: it proves nothing.
     pub(super) fn keep_answer(&self, question: Question, answer: Answer) {
         if answer != Answer::default()
             && answer.encoded_len() <= CACHED_BYTES_MAX
@@ -99,8 +99,8 @@ impl RemoteSession {
         }
     }
 
-    /// Whether the answer can never change: rows as of an existing commit, except those of databases, whose path and
-    /// epoch are the current ones.
+    /// Whether the answer is immutable: rows as of an existing commit, except those of databases, whose path and epoch
+    /// are always the current ones.
     fn is_fixed(&self, of: &Asked) -> bool {
         let is_past = |csn: u64| csn <= self.head().0;
         match of {
@@ -113,14 +113,14 @@ impl RemoteSession {
         }
     }
 
-    /// Makes a change that may be made twice; returns also whether it was sent more than once.
+    /// Makes an idempotent change; returns also whether it was sent more than once.
     pub(super) async fn change(&self, of: change_request::Of) -> Result<(ChangeReply, bool)> {
         let request = self.change_request(of);
         self.until_answered(|| self.send_change(request.clone())).await
     }
 
-    /// Makes a change that must not be made twice; `None` if it is not known whether it was made, or if the session has
-    /// to be opened again first with another token, and may lose locks.
+    /// Makes a change that must be sent only once. `None` if it is unknown whether it was made, or if the session must
+    /// first be opened again with another token, and may lose locks.
     pub(super) async fn change_once(&self, of: change_request::Of) -> Result<Option<ChangeReply>> {
         let request = self.change_request(of);
         match self.attempt(&mut false, self.send_change(request)).await {
@@ -141,7 +141,7 @@ impl RemoteSession {
         }
     }
 
-    /// Lists locks, or, for another server, what a survey asks for.
+    /// Lists locks, or answers the survey of another server.
     pub(super) async fn list_locks(&self, survey: Option<Survey>) -> Result<ListLocksReply> {
         let list = || async {
             let federation = self.federation.clone();
@@ -169,7 +169,7 @@ impl RemoteSession {
                 if !request.again {
                     return Err(lost);
                 }
-                // The place of its bytes may be another writer's, whatever locks the session has taken since.
+                // The place of its bytes may belong to another writer now, whatever locks the session has taken since.
                 if !commit.writes.is_empty() {
                     let made = self.find_sent(commit, sent.after).await;
                     return made.map_err(|error| self.in_doubt(error, sent))?.ok_or(lost);
@@ -181,7 +181,7 @@ impl RemoteSession {
                     self.observe_head(csn);
                     return Ok(csn);
                 }
-                // Whether the server admits the client now says nothing about the commit that was sent before.
+                // Whether the server admits the client now proves nothing about the commit that was sent before.
                 Err(AttemptFailure::Refused(error))
                     if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unavailable) =>
                 {
@@ -192,7 +192,7 @@ impl RemoteSession {
                     return Err(self.in_doubt(self.unreachable(&reason), sent));
                 }
                 Err(AttemptFailure::OtherToken) => {}
-                // Else the session's own turns would notice, after a third of the lease.
+                // Without this, the session's own turns would notice only after a third of the lease.
                 Err(AttemptFailure::NoSession) => {
                     self.direct().iter().for_each(|connection| self.lose(connection));
                 }
@@ -231,7 +231,7 @@ impl RemoteSession {
         }
     }
 
-    /// An error that leaves open whether a transaction was published, if it was sent before. It is no
+    /// The error of a transaction that was sent before and may have been published. It is never an
     /// [`ErrorKind::Conflict`], so no caller runs the transaction again.
     pub(super) fn in_doubt(&self, error: Error, sent: &SentCommit) -> Error {
         match &sent.why {
@@ -257,7 +257,7 @@ impl RemoteSession {
         loop {
             let attempt = self.attempt(&mut has_other_token, send());
             let attempted = if self.has_alternatives() {
-                // By gRPC; a call on a direct connection looks at the time itself.
+                // This limit is for gRPC; calls on a direct connection check the time themselves.
                 let late = |_| Err(AttemptFailure::Lost("it does not answer".to_owned()));
                 tokio::time::timeout(self.patience(), attempt).await.unwrap_or_else(late)
             } else {
@@ -282,8 +282,8 @@ impl RemoteSession {
         }
     }
 
-    /// Sends a call once. Another token is looked for once only: a client may find a new one each time, and the server
-    /// may refuse all.
+    /// Sends a call once. Another token is looked for only once: a client may find a new token each time, and the
+    /// server may refuse each.
     async fn attempt<T>(
         &self,
         has_other_token: &mut bool,

@@ -37,7 +37,7 @@ impl RemoteCatalogue {
         self.wait(self.session.change(of))
     }
 
-    /// Makes a change under the lock of a database.
+    /// Makes a change that needs the lock of a database.
     fn change_of(&self, database: DatabaseId, of: Change) -> Result<v1::ChangeReply> {
         match &self.homes {
             Some(homes) => needed(homes.change(database, &of, false)?, "reply"),
@@ -55,10 +55,10 @@ impl RemoteCatalogue {
         Ok(first..end)
     }
 
-    /// Makes another server the home of a database, of which it has the file, and which this client holds exclusively.
+    /// Makes the server `to` the home of a database. The caller holds the database exclusively, and `to` has its file.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the server that is asked is not the home of the database; else as [`Catalogue`].
+    /// [`Error::Changed`] if the server is not the home of the database; the common errors of [`Catalogue`].
     pub fn hand_over(&self, database: DatabaseId, to: &str) -> Result<()> {
         let to = v1::Move { database: database.0, server: to.to_owned() };
         self.change_of(database, Change::HandOver(to)).map(drop)
@@ -77,7 +77,7 @@ macro_rules! rows {
     };
 }
 
-/// The same for rows whose messages can be malformed.
+/// All rows of one kind in answers, if their messages can be malformed.
 macro_rules! checked {
     ($answers:expr, $field:ident) => {
         $answers
@@ -375,8 +375,7 @@ impl Catalogue for RemoteCatalogue {
             return Ok(());
         }
         let given = v1::FreeExtent { database: database.0, range: Some(range.into()) };
-        // Sent once only: a second call could give back a range that another writer has taken since. A lost call leaves
-        // the range unused.
+        // Sent only once: another writer could take the range before a second call. A lost call leaves it unused.
         let change = Change::GiveFreeExtent(given);
         match &self.homes {
             Some(homes) => homes.change(database, &change, true).map(drop),

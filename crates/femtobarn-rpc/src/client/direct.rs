@@ -1,8 +1,8 @@
-//! A direct connection: the turns of one opening of a session, and the calls in them that have no reply yet.
+//! A direct connection: the turns of one opening of a session, and the calls in them that await their replies.
 //!
 //! Invariants:
-//! 1. A connection that is lost stays so. Then no operation is taken from the session's queue for it, and no outcome that it
-//!    brought is believed: the session's next opening has made its claims without them.
+//! 1. A connection that is lost stays lost. From then on no operation is taken from the session's queue for it, and
+//!    outcomes that it brought are ignored: the session's next opening has made its claims without them.
 //! 2. One thread at a time sends, and one receives.
 
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ pub(super) struct DirectConnection {
     /// Turns that have arrived.
     received: AtomicU64,
     calls: Mutex<PendingCalls>,
-    /// Why the server ends it, if it says so.
+    /// Why the server ends the connection, if it gave a reason.
     end: Mutex<Option<CallStatus>>,
 }
 
@@ -49,8 +49,8 @@ impl DirectConnection {
     /// Connects to a server with the caller's token.
     ///
     /// # Errors
-    /// Of kind [`ErrorKind::TimedOut`] if the server does not answer in time; [`ErrorKind::Unsupported`] if it takes no
-    /// direct connections from this caller; else those of the system and of TLS.
+    /// Of kind [`ErrorKind::TimedOut`] if the server does not answer in time; [`ErrorKind::Unsupported`] if it accepts
+    /// no direct connections from this caller; errors of the system and of TLS.
     pub(super) fn connect(
         address: &Address,
         options: &ConnectOptions,
@@ -91,7 +91,7 @@ impl DirectConnection {
         self.socket.set_timeout(timeout)
     }
 
-    /// Begins to send: turns arrive in the order in which threads hold this.
+    /// Begins to send: turns are sent in the order in which threads get this guard.
     pub(super) fn begin_to_send(&self) -> MutexGuard<'_, ()> {
         self.sending.lock()
     }
@@ -101,11 +101,11 @@ impl DirectConnection {
         self.socket.write(bytes)
     }
 
-    /// Waits for the next turn, and hands it to its calls what it has for them. Only one thread may do so at a time.
+    /// Waits for the next turn, and passes the replies in it to their calls. Only one thread may receive at a time.
     ///
     /// # Errors
-    /// Of kind [`ErrorKind::TimedOut`] if none comes in time, and [`ErrorKind::UnexpectedEof`] at the end of the
-    /// connection, which [`end`](Self::end) may explain; else those of the system, of TLS and of turns.
+    /// Of kind [`ErrorKind::TimedOut`] if no turn arrives in time; [`ErrorKind::UnexpectedEof`] at the end of the
+    /// connection, which [`end`](Self::end) may explain; errors of the system, of TLS and of malformed turns.
     pub(super) fn receive(&self) -> io::Result<ServerTurn> {
         let mut decoder = self.decoder.lock();
         loop {
@@ -126,7 +126,7 @@ impl DirectConnection {
         }
     }
 
-    /// Why the server has ended the connection, if it said so.
+    /// Why the server has ended the connection, if it gave a reason.
     pub(super) fn end(&self) -> Option<Status> {
         self.end.lock().clone().map(Status::from)
     }
@@ -136,7 +136,7 @@ impl DirectConnection {
         self.received.load(Ordering::Acquire)
     }
 
-    /// Notes a call that is about to be sent. Returns its number, and the channel that receives its reply, or is closed when
+    /// Registers a call that is about to be sent. Returns its number and the channel for its reply, which is closed if
     /// the connection is lost.
     pub(super) fn begin_call(&self) -> (u64, oneshot::Receiver<Reply>) {
         let (reply, replied) = oneshot::channel();
@@ -159,7 +159,7 @@ impl DirectConnection {
         }
     }
 
-    /// See [`DirectSocket::is_closed_within`].
+    /// Whether the server closes the connection within `wait`; see [`DirectSocket::is_closed_within`].
     pub(super) fn is_closed_within(&self, wait: Duration) -> bool {
         self.socket.is_closed_within(wait)
     }
@@ -176,7 +176,7 @@ impl DirectConnection {
     }
 }
 
-/// The bytes that have arrived behind the head of the server's answer.
+/// The bytes that have arrived after the head of the server's answer.
 fn first_bytes(socket: &DirectSocket) -> io::Result<Vec<u8>> {
     let mut received = vec![];
     loop {

@@ -23,7 +23,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use super::address::Address;
 use super::options::ConnectOptions;
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 pub(super) const READ_BYTES: usize = 16 << 10;
 
 /// A connected socket. One thread at a time may write, and one may read.
@@ -36,15 +36,15 @@ pub(super) struct DirectSocket {
 #[derive(Debug)]
 struct Tls {
     connection: ClientConnection,
-    /// What has arrived and is not decrypted yet: the connection takes no more while it has a record to be read.
+    /// Bytes that have arrived and are not decrypted yet: TLS accepts no more while a decrypted record is unread.
     arrived: VecDeque<u8>,
 }
 
 impl DirectSocket {
-    /// Connects to a server, and agrees on TLS if its address says so.
+    /// Connects to a server, with TLS if its address demands that.
     ///
     /// # Errors
-    /// Of kind [`ErrorKind::TimedOut`] if the server does not answer in time; else those of the system and of TLS.
+    /// Of kind [`ErrorKind::TimedOut`] if the server does not answer in time; errors of the system and of TLS.
     pub(super) fn connect(
         address: &Address,
         options: &ConnectOptions,
@@ -78,7 +78,7 @@ impl DirectSocket {
     /// Writes all bytes.
     ///
     /// # Errors
-    /// Of kind [`ErrorKind::TimedOut`] if the server takes none of them in time; else those of the system.
+    /// Of kind [`ErrorKind::TimedOut`] if the server accepts no byte in time; errors of the system.
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let Some(tls) = &self.tls else {
             return (&self.socket).write_all(bytes).map_err(timed_out);
@@ -94,11 +94,11 @@ impl DirectSocket {
         (&self.socket).write_all(&encrypted).map_err(timed_out)
     }
 
-    /// Reads what has arrived, or waits for it; 0 at the end.
+    /// Reads the bytes that have arrived, or waits for some; 0 at the end.
     ///
     /// # Errors
-    /// Of kind [`ErrorKind::TimedOut`] if nothing arrives in time; [`ErrorKind::Interrupted`] if a signal arrives, and the
-    /// caller ends waits ([`interrupts`]); else those of the system and of TLS.
+    /// Of kind [`ErrorKind::TimedOut`] if nothing arrives in time; [`ErrorKind::Interrupted`] if a signal arrives and
+    /// the caller ends the wait ([`interrupts`]); errors of the system and of TLS.
     pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(tls) = &self.tls else { return self.read_socket(buffer) };
         loop {
@@ -125,8 +125,8 @@ impl DirectSocket {
         }
     }
 
-    /// Waits until the server closes the connection, at most for `wait`; returns whether it did. What arrives
-    /// meanwhile wakes only the thread that reads it.
+    /// Waits until the server closes the connection, at most for `wait`; returns whether it did. Bytes that arrive
+    /// meanwhile wake only the thread that reads them.
     pub(super) fn is_closed_within(&self, wait: Duration) -> bool {
         let closed = PollFlags::from_bits_retain(libc::POLLRDHUP);
         let wait = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
@@ -141,7 +141,7 @@ impl DirectSocket {
         std::os::fd::AsFd::as_fd(&self.socket)
     }
 
-    /// Ends the connection, and with it all reads and writes.
+    /// Ends the connection, and all reads and writes on it.
     pub(super) fn shut_down(&self) {
         // It fails if the connection is closed already.
         drop(self.socket.shutdown(Shutdown::Both));
@@ -149,10 +149,10 @@ impl DirectSocket {
 }
 
 impl Tls {
-    /// Reads what has arrived; 0 at the end.
+    /// Decrypts the bytes that have arrived; 0 at the end.
     ///
     /// # Errors
-    /// Of kind [`ErrorKind::WouldBlock`] if more has to arrive; else those of TLS.
+    /// Of kind [`ErrorKind::WouldBlock`] if more bytes are needed; errors of TLS.
     fn read_arrived(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.connection.reader().read(buffer) {
@@ -174,7 +174,7 @@ fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
     let addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();
     for (place, address) in addresses.iter().enumerate() {
         let left = deadline.saturating_duration_since(clock::now());
-        // An address that does not answer leaves the others their share.
+        // Each address gets an equal share of the remaining time, so one that does not answer leaves time for the next.
         let share = left / (addresses.len() - place) as u32;
         if share.is_zero() {
             return Err(ErrorKind::TimedOut.into());
@@ -187,7 +187,7 @@ fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
     Err(failure)
 }
 
-/// The system calls a socket's time-out "would block".
+/// Turns the system's "would block" after a time-out into [`ErrorKind::TimedOut`].
 fn timed_out(error: io::Error) -> io::Error {
     match error.kind() {
         ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
@@ -195,7 +195,7 @@ fn timed_out(error: io::Error) -> io::Error {
     }
 }
 
-/// TLS as the client's gRPC has it, but for HTTP/1.1, which direct connections begin with.
+/// The TLS settings of the client's gRPC, but for HTTP/1.1, with which direct connections begin.
 fn tls_config(options: &ConnectOptions) -> io::Result<ClientConfig> {
     let mut trusted = RootCertStore::empty();
     trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -215,10 +215,10 @@ fn tls_config(options: &ConnectOptions) -> io::Result<ClientConfig> {
     Ok(config)
 }
 
-/// A client's own certificates and their key.
+/// The client's own certificates and their key.
 ///
 /// # Errors
-/// Those of PEM and of TLS, if they cannot be used.
+/// Those of PEM and of TLS, if the certificates or the key are invalid.
 fn own_certificate(
     (certificates, key): &(Vec<u8>, Vec<u8>),
     provider: &CryptoProvider,
@@ -230,7 +230,7 @@ fn own_certificate(
     Ok(SingleCertAndKey::from(both))
 }
 
-/// Takes a certificate that cannot be used out of a client's options, and says why: few servers ask for one.
+/// Removes an unusable certificate from a client's options, and returns why it is unusable: few servers ask for one.
 pub(super) fn drop_unusable_identity(options: &mut ConnectOptions) -> Option<String> {
     let error = own_certificate(options.identity.as_ref()?, &default_provider()).err()?;
     options.identity = None;

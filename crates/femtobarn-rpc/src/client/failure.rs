@@ -64,7 +64,7 @@ fn tls_error<'a>(chain: &[&'a (dyn Error + 'static)]) -> Option<&'a rustls::Erro
     })
 }
 
-/// The text of an error with those of its sources, without repetitions.
+/// The text of an error with the texts of its sources, without repetitions.
 pub(super) fn with_sources(error: &(dyn Error + 'static)) -> String {
     let mut texts: Vec<String> = chain_of(error).into_iter().map(ToString::to_string).collect();
     // Many errors repeat the text of their source.

@@ -1,5 +1,5 @@
-//! What others than users of a federation ask its server: how far and how busy it is, the rows for followers, and, for other
-//! servers of the same federation, what its sessions wait for.
+//! Questions that followers and other servers of the federation ask a server: its newest commit and load, the rows for
+//! followers, and the locks that its sessions wait for.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::v1::change_request::Of as Change;
 use crate::v1::question::Of;
 use crate::v1::{self, Empty};
 
-/// How busy a server says it is.
+/// The load that a server reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportedLoad {
     /// Requests for files that it works on.
     pub running: u64,
-    /// The time of its recent reads that were not answered from memory; zero if nobody has read of late.
+    /// How long a read takes at present that is not answered from memory; zero without recent reads.
     pub read_time: Duration,
 }
 
@@ -25,7 +25,7 @@ impl RemoteCatalogue {
     /// The newest commit, and how busy the server is.
     ///
     /// # Errors
-    /// As [`Catalogue`](femtobarn_catalog::Catalogue).
+    /// The common errors of [`Catalogue`](femtobarn_catalog::Catalogue).
     pub fn head_and_load(&self) -> Result<(Csn, ReportedLoad)> {
         let answers = self.ask(Of::Head(Empty {}))?;
         let head = needed(csn_of(&answers), "commit")?;
@@ -39,12 +39,13 @@ impl RemoteCatalogue {
         Ok((head, load))
     }
 
-    /// What a follower needs that has all commits up to `since`. The answer may come after `wait` without any new row;
-    /// `follower` is where that follower serves its copy, or its name; `is_beginning` says that it has no snapshot yet.
+    /// The rows that a follower needs which has all commits up to `since`. The answer may arrive after `wait` without
+    /// any new row. `follower` is the URL at which that follower serves its copy, or its name; `is_beginning` means
+    /// that it has no snapshot yet.
     ///
     /// # Errors
-    /// [`Error::Invalid`](femtobarn_catalog::Error::Invalid) if the server has not reached commit `since`; else as
-    /// [`Catalogue`](femtobarn_catalog::Catalogue).
+    /// [`Error::Invalid`](femtobarn_catalog::Error::Invalid) if the server has not reached commit `since`; the common
+    /// errors of [`Catalogue`](femtobarn_catalog::Catalogue).
     pub fn rows_since(
         &self,
         since: Csn,
@@ -61,17 +62,17 @@ impl RemoteCatalogue {
     /// All rows of a database's contents up to commit `at`, for a follower.
     ///
     /// # Errors
-    /// As [`Catalogue`](femtobarn_catalog::Catalogue).
+    /// The common errors of [`Catalogue`](femtobarn_catalog::Catalogue).
     pub fn rows_of_database(&self, database: DatabaseId, at: Csn) -> Result<LeaderRows> {
         rows_of(&self.ask(Of::RowsOfDatabase(numbered(database, NONE, at)))?)
     }
 
-    /// Tells the server that a follower leads the federation from now on; returns its newest commit, after
+    /// Informs the server that a follower leads the federation from now on; returns the server's newest commit, after
     /// which it takes no other.
     ///
     /// # Errors
-    /// [`Error::Changed`](femtobarn_catalog::Error::Changed) if the server is of that generation or a later one, or another
-    /// follower leads; else as [`Catalogue`](femtobarn_catalog::Catalogue).
+    /// [`Error::Changed`](femtobarn_catalog::Error::Changed) if the server is of that generation or a later one, or
+    /// another follower leads; the common errors of [`Catalogue`](femtobarn_catalog::Catalogue).
     pub fn yield_to(&self, successor: &Successor) -> Result<Csn> {
         let Successor { generation, promotion, url } = successor.clone();
         let successor = v1::Successor { generation, url, promotion };
@@ -79,11 +80,11 @@ impl RemoteCatalogue {
         needed(reply.csn, "newest commit").map(Csn)
     }
 
-    /// What the server's sessions wait for, and which snapshots before a commit are pinned there, for another server of the
-    /// federation.
+    /// The locks that the server's sessions wait for, and the snapshots before commit `pins_before` that are pinned
+    /// there, for another server of the federation.
     ///
     /// # Errors
-    /// As [`Catalogue`](femtobarn_catalog::Catalogue).
+    /// The common errors of [`Catalogue`](femtobarn_catalog::Catalogue).
     pub fn survey(&self, pins_before: Option<Csn>) -> Result<SessionSurvey> {
         let survey = v1::Survey { pins_before: pins_before.map(|csn| csn.0) };
         self.wait(self.session.list_locks(Some(survey)))?.try_into()

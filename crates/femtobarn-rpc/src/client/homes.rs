@@ -1,14 +1,16 @@
-//! The sessions of a client whose federation has several servers: one with each server that is the home of a database to
-//! which the client writes.
+//! The sessions of a client whose federation has several servers: one with each server that is the home of a database
+//! to which the client writes.
 //!
-//! 1. All of them have one id, so that files are written under it at every server to which the client is redirected, and an
-//!    owner of locks has one number at all servers.
-//! 2. What is done under a database's lock goes to the server that granted it, for as long as that has it.
-//! 3. A server that does not answer is given up after [`SILENCE_MAX`]. Then the entry is asked for the home again, which may
-//!    be another one, until the client's patience is over, or the entry says that the home is away for good.
-//! 4. Of the locks of a transaction whose outcome is not known, their servers are told so: they free them when no commit with
-//!    their fences can be made any more.
-//! 5. A transaction has the fence of each database that it writes to. If its answer is lost with a server, another one is
+//! 1. All these sessions have one id, so every server to which the client is redirected admits its writes under this
+//!    id, and an owner of locks has one number at all servers.
+//! 2. A change under a database's lock is sent to the server that granted the lock, while that server holds it.
+//! 3. A server that does not answer is given up after [`SILENCE_MAX`]. Then the entry is asked for the home again,
+//!    which may be another one, until the client's patience is over, or the entry reports that the home is given up.
+//! 4. If the outcome of a transaction is unknown, the servers of its locks are informed: they free the locks when no
+//!    commit with their fences can be made any more.
+//! 5. A transaction shows the fence of each database that it writes to. If its answer is lost with a server, another
+//!    server is asked for the outcome. A transaction that the other server refuses may still be published by the first
+//!    one, unless that is not the home any more.
 //!    asked for it. What that one refuses, the first may still publish, unless it is not the home any more.
 
 use std::collections::{BTreeSet, HashMap};
@@ -32,7 +34,7 @@ use crate::v1::change_request::Of as Change;
 use crate::v1::question::Of;
 use crate::v1::{ChangeReply, Empty, ListLocksReply, Numbered};
 
-/// How long a home that does not answer is waited for before the entry is asked for it again.
+/// How long to wait for a home that does not answer before the entry is asked for the home again.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// The pause before a home is tried again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -43,14 +45,14 @@ pub(super) struct HomeSessions {
     /// The session that answers questions, which any server may have.
     entry: Arc<RemoteSession>,
     options: ConnectOptions,
-    /// By the names of the servers.
+    /// The open sessions, by the names of their servers.
     sessions: Mutex<HashMap<String, Arc<HomeSession>>>,
     homes: Mutex<HashMap<DatabaseId, Home>>,
     last_owner: AtomicU64,
 }
 
-/// A session with a server; none before it was opened. Opened by one thread, since two sessions of one id would end each
-/// other.
+/// A session with a server; empty until it is opened. One thread opens it, since two sessions with one id would end
+/// each other.
 #[derive(Default)]
 struct HomeSession {
     opening: Mutex<()>,
@@ -70,7 +72,7 @@ impl HomeSessions {
         }
     }
 
-    /// The home of a database, or that which a new one gets, as far as is known, or as the entry says.
+    /// The home of a database, from memory or from the entry. For a new database, the home that it will get.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if the entry does not answer.
@@ -88,7 +90,7 @@ impl HomeSessions {
         Ok(home)
     }
 
-    /// The session with a server, opened if there is none yet.
+    /// The session with a server; opens it first if necessary.
     fn session(&self, server: &str, url: &str) -> Result<Arc<RemoteSession>> {
         let address = Address::parse(url)?;
         let known = Arc::clone(self.sessions.lock().entry(server.to_owned()).or_default());
@@ -104,8 +106,8 @@ impl HomeSessions {
         Ok(Arc::clone(known.opened.get_or_init(|| session)))
     }
 
-    /// The sessions that were opened, by the names of the servers. One that is being opened holds nothing yet, and is not
-    /// waited for.
+    /// The open sessions, by the names of their servers. A session that is being opened holds no lock yet, so it is
+    /// left out.
     fn opened(&self) -> Vec<(String, Arc<RemoteSession>)> {
         let sessions = self.sessions.lock();
         let opened = sessions.iter().map(|(server, session)| (server.clone(), Arc::clone(session)));
@@ -126,10 +128,10 @@ impl HomeSessions {
         self.holder(database).map(|(server, _)| server)
     }
 
-    /// Asks the home of a database, again and again if it is away or has become another one.
+    /// Asks the home of a database; repeats this if the home is offline or has changed.
     ///
     /// # Errors
-    /// That of `ask`, the last one if the client's patience is over.
+    /// The last error of `ask`, when the client's patience is over.
     fn at_home<T>(
         &self,
         database: DatabaseId,
@@ -158,7 +160,7 @@ impl HomeSessions {
         }
     }
 
-    /// Makes a change at the server that has the lock of a database, or at its home.
+    /// Makes a change at the server that holds the lock of a database, or else at its home.
     ///
     /// # Errors
     /// Those of the call.
@@ -192,7 +194,7 @@ impl HomeSessions {
         self.at_home(database, make)
     }
 
-    /// Fails if a server that has the lock of a database is not its home any more, or is away for good.
+    /// Fails if the server that granted the lock of a database is not its home any more, or is given up.
     fn check_still_home(&self, database: DatabaseId, holder: &str) -> Result<()> {
         self.homes.lock().remove(&database);
         match self.home(database) {
@@ -244,7 +246,7 @@ impl HomeSessions {
         let mut sent = SentCommit::new(&self.entry);
         let published = self.publish_at_one(&commit, &written, &mut sent);
         if published.is_err() && sent.why.is_some() {
-            // A server may still carry it out, with the locks of the others.
+            // A server may still publish it, under the locks of the other servers.
             let opened = self.opened();
             opened.iter().for_each(|(_, session)| session.ledger().doubt(&written));
         }
@@ -270,19 +272,20 @@ impl HomeSessions {
         }
         let was_sent = sent.why.is_some();
         match runtime.block_on(self.entry.publish(commit, sent)) {
-            // One that is in doubt already.
+            // The error of a transaction that is in doubt already.
             Err(error) if error.kind() == ErrorKind::Io => Err(error),
             Err(refused) if was_sent => self.settle(commit, sent, refused),
             published => published,
         }
     }
 
-    /// The outcome of a transaction that the entry has refused, and that another server may have got before. It is refused
-    /// for good if one of its fences is of a server that is not the home any more; and it may have been published before that.
+    /// The outcome of a transaction that the entry has refused, but another server may have received before. If one of
+    /// its fences is of a server that is not the home any more, it cannot be published any more, but may have been
+    /// published earlier.
     fn settle(&self, commit: &Commit, sent: &SentCommit, refused: Error) -> Result<Csn> {
         let has_moved = |fence: &Fence| {
             self.homes.lock().remove(&fence.database);
-            // A database that is not committed yet has no home, and this is where it would be put.
+            // A database that is not committed yet has no home; the answer is then the home that it would get.
             self.home(fence.database)
                 .is_ok_and(|home| home.epoch > 0 && home.server != fence.server)
         };
@@ -300,7 +303,7 @@ impl HomeSessions {
         fences.collect()
     }
 
-    /// The locks of each server that is alive.
+    /// The locks at each server that is alive.
     fn list_all_locks(&self) -> Result<Vec<ListLocksReply>> {
         self.entry.check_open()?;
         let answers = self.entry.runtime.block_on(self.entry.look_up(Of::Servers(Empty {})))?;
@@ -329,7 +332,7 @@ fn written_databases(commit: &Commit) -> BTreeSet<DatabaseId> {
     changed.chain(commit.new_databases.iter().map(|new| new.id)).collect()
 }
 
-/// Whether another server may answer, or this one later.
+/// Whether another server may answer, or this one may do so later.
 fn may_be_elsewhere(error: &Error) -> bool {
     matches!(error, Error::Elsewhere { .. }) || error.kind() == ErrorKind::Unavailable
 }
@@ -392,7 +395,7 @@ impl LeasedLocks for HomeSessions {
     }
 
     fn unlock(&self, owner: u64, targets: &[LockTarget]) {
-        // Each session knows which of them it has.
+        // Each session frees only the locks that it holds itself.
         self.opened().iter().for_each(|(_, session)| session.unlock(owner, targets));
     }
 

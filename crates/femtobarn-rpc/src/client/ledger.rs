@@ -3,7 +3,7 @@
 //! Invariants:
 //! 1. Locks in `held` were granted and not freed; the session claims them when it is opened again.
 //! 2. Operations in `pending` were not answered; they are sent again after the session was opened again.
-//! 3. The server pins a snapshot once for the session, however often it is pinned here.
+//! 3. The server pins a snapshot once for the session, however many pins the client has on it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -29,7 +29,7 @@ pub(super) struct Ledger {
 struct GrantedLock {
     kind: LockKind,
     epoch: u64,
-    /// Of a database, if the federation has several servers.
+    /// The fence of a database's lock, if the federation has several servers.
     fence: Option<Fence>,
     /// Whether another session may have held it since.
     is_lost: bool,
@@ -71,7 +71,7 @@ impl Ledger {
         answered
     }
 
-    /// Frees a lock; returns whether the server is to be told.
+    /// Frees a lock; returns whether the server must be informed.
     pub(super) fn unlock(&mut self, owner: u64, target: LockTarget) -> bool {
         let held = self.held.remove(&(owner, target));
         let in_doubt = held.as_ref().is_some_and(|held| held.is_in_doubt);
@@ -99,7 +99,7 @@ impl Ledger {
         }
     }
 
-    /// Removes a pin; returns whether the server is to be told.
+    /// Removes a pin; returns whether the server must be informed.
     pub(super) fn unpin(&mut self, csn: Csn) -> bool {
         let Some(count) = self.pins.get_mut(&csn) else { return false };
         *count -= 1;
@@ -119,7 +119,8 @@ impl Ledger {
         });
     }
 
-    /// Takes the operations of the next turn from the queue. A lock with questions is in the turn of the one before it.
+    /// Takes the operations of the next turn from the queue. A lock with questions is sent in the same turn as the lock
+    /// before it.
     pub(super) fn next_operations(&mut self) -> Vec<Operation> {
         let mut count = self.queue.len().min(TURN_OPERATIONS_MAX);
         if let [last, next, ..] = &self.queue[count.saturating_sub(1)..]
@@ -132,8 +133,8 @@ impl Ledger {
         std::mem::replace(&mut self.queue, rest)
     }
 
-    /// The locks and pins that the session claims when it is opened again. Clears the queue: the server frees what is
-    /// not claimed.
+    /// The locks and pins that the session claims when it is opened again. Clears the queue: the server frees all locks
+    /// and pins that are not claimed.
     pub(super) fn claims(&mut self) -> (Vec<Held>, Vec<Pinned>) {
         self.queue.clear();
         let held = self.held.iter().filter(|(_, held)| !held.is_lost);
@@ -186,7 +187,7 @@ impl Ledger {
         }
     }
 
-    /// Frees what was granted to a caller that has stopped waiting.
+    /// Frees a lock or pin that was granted to a caller that has stopped waiting.
     fn give_back(&mut self, operation: &Operation, csn: Csn) {
         match operation.target.map(LockTarget::try_from) {
             Some(Ok(target)) => drop(self.unlock(operation.owner, target)),
@@ -241,7 +242,7 @@ impl Ledger {
         self.held.iter().any(|((_, target), held)| is_it(target) && !held.is_lost)
     }
 
-    /// The fences of those of some databases that the session has locked.
+    /// The fences of those databases among `databases` that the session has locked.
     pub(super) fn fences(&self, databases: &BTreeSet<DatabaseId>) -> Vec<Fence> {
         let is_due = |target: &LockTarget| matches!(target, LockTarget::Database(database) if databases.contains(database));
         let held = self.held.iter().filter(|((_, target), held)| is_due(target) && !held.is_lost);

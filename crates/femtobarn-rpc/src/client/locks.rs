@@ -13,7 +13,7 @@ use crate::v1::operation::Kind;
 use crate::v1::question::Of;
 use crate::v1::{Answer, DatabaseRow, Empty, Numbered, Operation, Question};
 
-/// Containers whose rows are asked for with one pin, at most.
+/// The most containers whose rows are requested with one pin.
 const CONTAINERS_WITH_PIN_MAX: usize = 5;
 
 impl RemoteSession {
@@ -43,7 +43,7 @@ impl RemoteSession {
 }
 
 impl RemoteSession {
-    /// Pins a snapshot, the newest one without `csn`, and asks questions as of it.
+    /// Pins the snapshot of `csn`, or the newest one without it, and asks questions as of it.
     pub(super) fn pin(
         &self,
         csn: Option<Csn>,
@@ -57,8 +57,8 @@ impl RemoteSession {
         Ok(granted)
     }
 
-    /// Pins the newest snapshot, and keeps what the server says of some containers as of it for look-ups. Returns
-    /// the rows of databases, which may change and are not kept.
+    /// Pins the newest snapshot, and caches the rows of some containers as of it for look-ups. Returns the rows of
+    /// databases, which may change and are not cached.
     pub(super) fn pin_to_read(
         &self,
         containers: &[(DatabaseId, ContainerId)],
@@ -109,7 +109,7 @@ fn question(of: Of) -> Question {
     Question { federation: String::new(), of: Some(of) }
 }
 
-/// The questions about the newest rows of a target, and about a commit that is not older.
+/// The questions about the newest rows of a target, and about a commit not older than these.
 fn questions_about(target: LockTarget) -> Vec<Question> {
     let Some(database) = target.database() else { return vec![] };
     let container = target.container().unwrap_or(ContainerId(0));

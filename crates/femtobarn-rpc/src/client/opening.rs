@@ -1,4 +1,4 @@
-//! One opening of a session: the connection, the claims, and what the server's welcome tells.
+//! One opening of a session: the connection, the claims, and the server's welcome.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::turn_stream::SessionTurns;
 use crate::v1::{Hello, Welcome};
 
 impl RemoteSession {
-    /// Opens the session with a token: on a direct connection, or by gRPC if the server takes none.
+    /// Opens the session with a token: on a direct connection, or by gRPC if the server accepts none.
     pub(super) async fn open(
         self: &Arc<Self>,
         token: Option<MetadataValue<Ascii>>,
@@ -55,7 +55,8 @@ impl RemoteSession {
             is_broken
         });
         self.wake();
-        // It was closed meanwhile, perhaps before the connection was the session's, which nobody else would end then.
+        // The session was closed meanwhile. If that was before it had this connection, only this code can end the
+        // connection.
         if let (false, SessionTurns::Direct(connection)) = (is_open, &turns) {
             self.say_goodbye(connection);
             self.lose(connection);
@@ -75,7 +76,8 @@ impl RemoteSession {
         }
     }
 
-    /// A direct connection; none if the server takes none, or gRPC is to say why it cannot be reached.
+    /// A direct connection; `None` if the server accepts none. `None` also if it cannot be reached, so that gRPC
+    /// reports why.
     async fn connect_directly(
         self: &Arc<Self>,
         token: Option<MetadataValue<Ascii>>,
@@ -97,7 +99,7 @@ impl RemoteSession {
         }
     }
 
-    /// Looks for the token again. Called for each connection, and when a server refuses the last one.
+    /// Looks for the token again: for each connection, and when a server refuses the last token.
     pub(super) fn renew_token(&self) -> Option<MetadataValue<Ascii>> {
         let found = match &self.options.token {
             Some(token) => Some(token.clone()),
@@ -113,7 +115,7 @@ impl RemoteSession {
         value
     }
 
-    /// The token that calls are made with: that of the direct connection, or else the last one that was found.
+    /// The token of the calls: that of the direct connection, or else the last one that was found.
     pub(super) fn shown_token(&self) -> Option<MetadataValue<Ascii>> {
         match self.direct() {
             Some(connection) => connection.token().cloned(),
@@ -121,8 +123,8 @@ impl RemoteSession {
         }
     }
 
-    /// Whether a server refused the token that it was `shown`, and another one is found now. Then a connection that was opened with
-    /// the old one is given up.
+    /// Whether a server refused the token `shown`, and the client finds another one now. Then a direct connection that
+    /// was opened with the old token is given up.
     pub(super) fn finds_other_token(
         &self,
         status: &Status,

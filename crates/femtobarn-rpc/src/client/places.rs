@@ -1,5 +1,5 @@
-//! Where a session's server is: at one address, or, if each of several servers may have the session, at the next one after the
-//! last has failed.
+//! The address of a session's server: the only one, or, if several servers may have the session, the next one in the
+//! list after a failure.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::v1::catalogue_client::CatalogueClient;
 /// The servers that may have a session.
 pub(super) struct SessionPlaces {
     current: RwLock<Arc<ServerPlace>>,
-    /// All of them, in the order in which they are tried; empty if it is the one server alone.
+    /// All servers, in the order in which they are tried; empty if there is only one.
     known: Mutex<Vec<Address>>,
 }
 
@@ -54,14 +54,14 @@ impl SessionPlaces {
         *self.known.lock() = servers;
     }
 
-    /// Goes on to the server behind the current one in the list, if there is another. Must be called inside a runtime.
+    /// Moves on to the next server in the list, if there is another. Must be called inside a runtime.
     pub(super) fn advance(&self, options: &ConnectOptions) {
         let known = self.known.lock();
         let current = self.current();
         let place = known.iter().position(|address| *address == current.address);
         let behind = place.map_or(0, |place| (place + 1) % known.len());
         let Some(next) = known.get(behind).filter(|next| **next != current.address) else { return };
-        // The list has addresses of servers that others have reached; one that is malformed is left out.
+        // The addresses in the list come from servers, and other clients have reached them; a malformed one is skipped.
         if let Ok(next) = ServerPlace::new(next.clone(), options) {
             *self.current.write() = Arc::new(next);
         }

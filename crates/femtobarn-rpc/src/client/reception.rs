@@ -1,7 +1,8 @@
-//! Which thread reads a session's direct connection: one of those that wait for an answer, for all of them. So a lone caller
-//! reads its answer itself, and no other thread wakes.
+//! Chooses the thread that reads a session's direct connection: one of the threads that wait for an answer reads for
+//! all of them. So a lone caller reads its answer itself, and no other thread wakes.
 //!
-//! Invariant: while threads wait and the session has a direct connection, one of them reads it, or was woken to.
+//! Invariant: while threads wait and the session has a direct connection, one of them reads it, or was woken to read
+//! it.
 
 use std::future::Future;
 use std::io::ErrorKind;
@@ -28,14 +29,14 @@ const END_PAUSE: Duration = Duration::from_millis(1);
 /// The reading of a session's turns.
 #[derive(Debug, Default)]
 pub(super) struct Reception {
-    /// None while the session is broken, or its turns come by gRPC.
+    /// `None` while the session is broken, or its turns use gRPC.
     connection: Option<Arc<DirectConnection>>,
     is_read: bool,
     /// Threads that wait while another one reads.
     waiting: Vec<Thread>,
 }
 
-/// Wakes a thread whose answer has come.
+/// Wakes a thread whose answer has arrived.
 struct WaitingThread(Thread);
 
 impl Wake for WaitingThread {
@@ -45,7 +46,7 @@ impl Wake for WaitingThread {
 }
 
 impl Reception {
-    /// Wakes a thread that waits, if it is to read.
+    /// Wakes one waiting thread if the session has a connection that no thread reads.
     fn pass_on(&mut self) {
         if !self.is_read
             && self.connection.is_some()
@@ -65,14 +66,14 @@ impl RemoteSession {
     /// Opens the session on a direct connection, which callers do not use yet.
     ///
     /// # Errors
-    /// The [`Status`] that the server ends it with, or one that is temporary.
+    /// The [`Status`] with which the server ends it, or a temporary one.
     pub(super) fn greet(
         &self,
         connection: &DirectConnection,
         hello: Hello,
     ) -> std::result::Result<Welcome, Status> {
         let lost = |error: std::io::Error| Status::unavailable(error.to_string());
-        // The server takes the claimed locks again before it answers.
+        // The server takes the claimed locks again before it answers, so the limit is the client's patience.
         connection.set_timeout(self.patience()).map_err(lost)?;
         let first = ClientTurn { hello: Some(hello), ..ClientTurn::default() };
         let first = turn_bytes(&first).map_err(|error| Status::out_of_range(error.to_string()))?;
@@ -83,7 +84,7 @@ impl RemoteSession {
         first.welcome.ok_or_else(|| Status::unknown("the server sent no welcome"))
     }
 
-    /// Makes a connection that of the session.
+    /// Makes a connection that of the session, for all callers.
     pub(super) fn use_directly(&self, connection: &Arc<DirectConnection>) {
         let mut reception = self.reception.lock();
         reception.connection = Some(Arc::clone(connection));
@@ -95,8 +96,8 @@ impl RemoteSession {
         connection.lose();
         let mut reception = self.reception.lock();
         let is_current = |it: &mut Arc<DirectConnection>| Arc::ptr_eq(it, connection);
-        // A thread may notice late, when the session is open again on another one. Both are noted under one lock, so that
-        // the session is not opened in between.
+        // A thread may notice the loss late, when the session is open again on another connection. The connection and
+        // the link change under one lock, so that the session is not opened in between.
         if reception.connection.take_if(is_current).is_some() {
             self.note_broken();
         }
@@ -136,10 +137,10 @@ impl RemoteSession {
         }
     }
 
-    /// Makes a call on a direct connection, and waits for its reply, at most for `patience` if there is any.
+    /// Makes a call on a direct connection, and waits for its reply, at most for `patience` if that is given.
     ///
     /// # Errors
-    /// The call's [`Status`]; a temporary one if the connection is lost, or the time is over, before the reply comes.
+    /// The call's [`Status`]; a temporary one if the connection is lost, or the time is over, before the reply arrives.
     pub(super) fn call_directly(
         &self,
         connection: &Arc<DirectConnection>,
@@ -163,15 +164,15 @@ impl RemoteSession {
         }
     }
 
-    /// Says goodbye on a direct connection. The server closes it when it has ended the session.
+    /// Ends the session on a direct connection. The server closes the connection when it has ended the session.
     pub(super) fn say_goodbye(&self, connection: &Arc<DirectConnection>) {
         let goodbye = ClientTurn { goodbye: true, ..ClientTurn::default() };
         self.send_directly(connection, turn_bytes(&goodbye).expect("the turn is short"));
     }
 
-    /// Waits for an answer, and reads the direct connection if no other thread does. None if its sender is gone, the caller
-    /// ends the wait ([`interrupts`]), or the deadline has passed, which a thread that reads sees after each turn: they come
-    /// as often as the session is kept alive.
+    /// Waits for an answer, and reads the direct connection if no other thread does. `None` if the sender of the answer
+    /// is dropped, the caller ends the wait ([`interrupts`]), or the deadline has passed. The thread that reads checks
+    /// the deadline after each turn; turns arrive at least as often as the session is kept alive.
     pub(super) fn await_answer<T>(
         &self,
         mut answer: oneshot::Receiver<T>,
@@ -247,7 +248,7 @@ impl RemoteSession {
         Ok(())
     }
 
-    /// Keeps the session alive on a direct connection until that is lost, and says why it is.
+    /// Keeps the session alive on a direct connection until that is lost, and returns why it was lost.
     pub(super) fn keep_alive(
         &self,
         connection: &Arc<DirectConnection>,
@@ -265,14 +266,14 @@ impl RemoteSession {
                 !std::mem::replace(&mut reception.is_read, true)
             };
             if is_idle {
-                // What the server has sent before it closed the connection counts.
+                // Turns that the server has sent before it closed the connection count as signs of life.
                 let has_come = || !is_closed && connection.received() > received;
                 self.read_until(connection, || has_come().then_some(()));
                 let mut reception = self.reception.lock();
                 reception.is_read = false;
                 reception.pass_on();
             } else if is_closed {
-                // A thread that reads already notices.
+                // The thread that reads will notice the end itself.
                 std::thread::sleep(END_PAUSE);
             }
         }

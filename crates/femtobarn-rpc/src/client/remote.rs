@@ -17,9 +17,9 @@ use crate::convert;
 #[derive(Debug)]
 pub struct RemoteCatalogue {
     pub(super) session: Arc<RemoteSession>,
-    /// None if the federation has one server.
+    /// `None` if the federation has one server.
     pub(super) homes: Option<Arc<HomeSessions>>,
-    /// None once it is shut down.
+    /// `None` after the shutdown.
     pub(super) runtime: Option<Runtime>,
     pub(super) uuid: Uuid,
     pub(super) name: String,
@@ -59,8 +59,8 @@ impl RemoteCatalogue {
         })
     }
 
-    /// How often the session was opened until now: more than once if the connection or the server failed meanwhile. A
-    /// server that was restarted may have another history.
+    /// How many times the session was opened: more than once if the connection or the server failed meanwhile. A server
+    /// that was restarted may have another history.
     pub fn openings(&self) -> u64 {
         self.session.openings()
     }

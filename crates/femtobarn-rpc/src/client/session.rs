@@ -51,13 +51,13 @@ pub(super) struct RemoteSession {
     without_certificate: Option<String>,
     /// Whether callers are only tidying up before [`close`](Self::close), so that waits end after [`CLOSE_MAX`].
     are_waits_limited: AtomicBool,
-    /// How often the session was opened.
+    /// How many times the session was opened.
     pub(super) openings: AtomicU64,
     /// The newest commit that the server has reported since the session was opened.
     pub(super) head: AtomicU64,
-    /// Bytes of writes that the server takes with a transaction.
+    /// The largest size in bytes of the writes that the server accepts with a transaction.
     pub log_room: AtomicUsize,
-    /// Whether they may be those of new files.
+    /// Whether these writes may belong to new files.
     pub logs_new_files: AtomicBool,
     pub answers: Cache<Vec<u8>, Arc<Vec<Answer>>>,
     pub ledger: Mutex<Ledger>,
@@ -109,8 +109,8 @@ impl RemoteSession {
     /// Opens a session, and keeps it open by a task of the runtime.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if no server answers there, or its certificate is not trusted; the error with which it refuses
-    /// the session.
+    /// [`Error::Unavailable`] if no server answers there, or its certificate is not trusted; the error with which the
+    /// server refuses the session.
     pub(super) fn begin(
         runtime: &Handle,
         address: &Address,
@@ -127,7 +127,7 @@ impl RemoteSession {
         Ok((session, welcome.recv().map_err(stopped)??))
     }
 
-    /// Lets a session without locks go to any of the servers that its own has named.
+    /// Lets a session without locks move to any of the servers that its own server has named.
     pub(super) fn learn_servers(&self, welcome: &Welcome) {
         let (Some(site), false) = (&welcome.site, self.has_alternatives()) else { return };
         let servers = site.servers.iter().filter(|server| server.alive);
@@ -170,7 +170,7 @@ impl RemoteSession {
         self.options.has_alternatives
     }
 
-    /// The URL of the federation at the server that has the session, or is to have it.
+    /// The URL of the federation at the server that has the session, or that is tried next.
     pub(super) fn url(&self) -> String {
         self.places.current().address.to_string()
     }
@@ -200,7 +200,7 @@ impl RemoteSession {
         self.head.fetch_max(csn.0, Ordering::AcqRel);
     }
 
-    /// How often the session was opened until now.
+    /// How many times the session was opened.
     pub(super) fn openings(&self) -> u64 {
         self.openings.load(Ordering::Acquire)
     }
@@ -259,8 +259,8 @@ impl RemoteSession {
         *self.link.borrow() == LinkState::Open
     }
 
-    /// Whether the session is open, and its server has not closed its connection, as the kernel knows before the thread
-    /// that reads it.
+    /// Whether the session is open and its server has not closed the connection. The kernel knows that before the
+    /// thread that reads the connection.
     pub(super) fn is_connected(&self) -> bool {
         let is_closed = |connection: &DirectConnection| connection.is_closed_within(Duration::ZERO);
         self.is_linked() && !self.direct().is_some_and(|connection| is_closed(&connection))
@@ -285,8 +285,8 @@ impl RemoteSession {
         self.ledger().fail(&self.closed());
     }
 
-    /// Keeps the session open until it is closed. Sends the first welcome to `opened`, or the reason why there is none
-    /// and then ends.
+    /// Keeps the session open until it is closed. Sends the first welcome to `opened`; or, if there is none, sends the
+    /// reason and ends.
     pub(super) async fn run(self: Arc<Self>, opened: std::sync::mpsc::Sender<Result<Welcome>>) {
         let mut opened = Some(opened);
         let mut broken_since = clock::now();
@@ -299,7 +299,7 @@ impl RemoteSession {
                     (pause, has_other_token) = (PAUSE_MIN, false);
                     let lease = Duration::from_millis(welcome.lease_ms.max(3));
                     if let Some(opened) = opened.take() {
-                        // The caller waits for it, so this cannot fail.
+                        // The caller waits for the welcome, so this cannot fail.
                         drop(opened.send(Ok(welcome)));
                     }
                     let ended = self.exchange_turns(turns, lease).await;
@@ -315,7 +315,8 @@ impl RemoteSession {
                 }
             };
             let is_late = self.has_alternatives() || broken_since.elapsed() >= self.patience();
-            // If another one is refused, too, callers are told: a client may find a new one each time.
+            // At most one other token is tried: if that is refused too, callers get an error, since a client may find a
+            // new token each time.
             let tries_other = !has_other_token && self.finds_other_token(&status, shown.as_ref());
             has_other_token |= tries_other;
             if !tries_other
@@ -332,17 +333,17 @@ impl RemoteSession {
         }
     }
 
-    /// Whether [`close`](Self::close) was called. The server may not know yet.
+    /// Whether [`close`](Self::close) was called; the server may not know it yet.
     pub(super) fn is_close_requested(&self) -> bool {
         matches!(*self.link.borrow(), LinkState::Closing | LinkState::Closed)
     }
 
-    /// Why callers should stop waiting; `None` if the session may be opened soon. If the `first` connection cannot be
-    /// made there is no point in waiting: only a server that was reached before may be restarting.
+    /// Why callers should stop waiting; `None` if the session may be opened soon. If the `first` connection fails,
+    /// waiting is pointless: only a server that was reached before may be restarting.
     fn reason_to_stop(&self, status: &Status, is_late: bool, first: bool) -> Option<Error> {
         let refused = refusal(status).map(Error::from);
         match refused {
-            // The session has ended at the server, and is opened anew.
+            // The session has ended at the server, and is opened as a new one.
             Some(Error::Closed { .. })
                 if !is_late && status.code() == tonic::Code::FailedPrecondition =>
             {

@@ -1,5 +1,5 @@
-//! The stream of a session's turns by gRPC, for servers without direct connections: the session's task sends and receives
-//! them.
+//! The stream of a session's turns by gRPC, for servers without direct connections: the session's task sends and
+//! receives the turns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const TURNS_MAX: usize = 4;
 pub(super) enum SessionTurns {
     /// On a direct connection.
     Direct(Arc<DirectConnection>),
-    /// By gRPC: those of the server, and to it.
+    /// gRPC streams: turns from the server, and turns to it.
     Called(Box<Streaming<ServerTurn>>, mpsc::Sender<ClientTurn>),
 }
 
@@ -73,7 +73,7 @@ impl RemoteSession {
                 () = self.queued.notified() => {
                     if self.send_operations(sender).await? {
                         // The server closes the stream when it has ended the session. Before that it may acknowledge
-                        // earlier turns: whoever leaves then may end before the goodbye is on its way.
+                        // earlier turns: a client that stops reading then may exit before its goodbye is sent.
                         while matches!(turns.message().await, Ok(Some(_))) {}
                         return Ok(());
                     }

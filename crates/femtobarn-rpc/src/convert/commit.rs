@@ -83,10 +83,10 @@ impl TryFrom<&Commit> for v1::PublishRequest {
     }
 }
 
-/// The commit in a request to publish it, which has the writes and the rights to write beside it.
+/// The commit in a request to publish it, with the writes and fences that the request carries beside it.
 ///
 /// # Errors
-/// [`Error::Invalid`] if it has none.
+/// [`Error::Invalid`] if the request has no commit.
 pub fn published(request: v1::PublishRequest) -> Result<Commit> {
     let commit = request.commit_with_writes.or(request.commit);
     let write = |it: v1::FileWrite| FileWrite {

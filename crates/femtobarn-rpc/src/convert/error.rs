@@ -1,5 +1,5 @@
-//! Errors as messages, and back: in outcomes as such, elsewhere in the details of a gRPC status, which is a message itself in
-//! the turns of direct connections.
+//! Errors as messages, and back. In outcomes an error is a message of its own; elsewhere it is in the details of a gRPC
+//! status, which is itself a message in the turns of direct connections.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -71,8 +71,8 @@ impl From<v1::CallStatus> for Status {
     }
 }
 
-/// Why the server refused a call; `None` if the status does not come from the server, so that it is not known whether
-/// the call was carried out.
+/// Why the server refused a call; `None` if the status does not come from the server, so that it is unknown whether the
+/// call was carried out.
 pub fn refusal(status: &Status) -> Option<Failure> {
     if let Ok(failure) = Failure::decode(status.details())
         && failure.of.is_some()

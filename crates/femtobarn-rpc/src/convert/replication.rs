@@ -1,4 +1,4 @@
-//! What followers receive, as messages, and back.
+//! The rows that followers receive, as messages, and back.
 
 use femtobarn_catalog::{Csn, LeaderRows, Result, SqlValue, TableRows};
 
@@ -8,10 +8,10 @@ use crate::v1::cell::Of;
 
 /// Bytes of cells in one answer, about; one cell has less than a megabyte.
 const ANSWER_CELL_BYTES: usize = 1 << 20;
-/// What a cell takes beside its text or bytes.
+/// Bytes of a cell in addition to its text or bytes.
 const CELL_BYTES: usize = 16;
 
-/// The rows as answers, none of which is too long for a message.
+/// The rows as answers, each short enough for a message.
 pub fn answers_of(rows: LeaderRows) -> Vec<v1::Answer> {
     let first = v1::Answer {
         csn: Some(rows.at.0),

@@ -26,7 +26,7 @@ impl From<ServerRow> for v1::Server {
     }
 }
 
-/// A state that this release does not know is that of a server which gets no databases.
+/// A state that this release does not know counts as one in which the server gets no databases.
 impl From<v1::Server> for ServerRow {
     fn from(server: v1::Server) -> Self {
         let state = match server.state() {

@@ -1,4 +1,4 @@
-//! What servers of one federation tell each other of their sessions.
+//! The state of sessions that the servers of one federation exchange.
 
 use femtobarn_catalog::{Csn, Error, Holder, LockTarget, Result};
 use uuid::Uuid;
@@ -6,12 +6,12 @@ use uuid::Uuid;
 use super::{needed, uuid};
 use crate::v1;
 
-/// What the sessions of a server wait for, and what is pinned there.
+/// The locks that the sessions of a server wait for, and the snapshots that are pinned there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionSurvey {
     /// The requests for locks that wait.
     pub waits: Vec<SessionWait>,
-    /// The pinned snapshots that were asked for, in order.
+    /// The pinned snapshots before the requested commit, in order.
     pub pins: Vec<Csn>,
 }
 
@@ -22,9 +22,9 @@ pub struct SessionWait {
     pub owner: ClientOwner,
     /// The number of the operation in its session.
     pub number: u64,
-    /// What it waits for.
+    /// The lock that the transaction waits for.
     pub target: LockTarget,
-    /// Its client.
+    /// The client of the transaction.
     pub by: Holder,
     /// The transactions that it waits for.
     pub blockers: Vec<ClientOwner>,
