@@ -1,7 +1,7 @@
-//! [`Catalogue`]: what the engine needs of a catalogue, on this host or on a server.
+//! [`Catalogue`]: the operations that the engine needs of a catalogue, on this host or at a server.
 //!
-//! [`LocalCatalogue`] implements it in the federation's folder, a client of a server implements it elsewhere. What
-//! needs the folder, such as vacuum, is not part of the trait: see [`Catalogue::local`].
+//! [`LocalCatalogue`] implements it in the federation's folder; elsewhere a client of a server implements it.
+//! Operations that need the folder, such as vacuum, are not part of the trait: see [`Catalogue::local`].
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -18,8 +18,8 @@ use crate::rows::{
 };
 use crate::servers::{Home, ServerRow};
 
-/// Declares the trait [`Catalogue`], and implements it for [`LocalCatalogue`], so that each signature stands once:
-/// a method of the part `local` calls the method of [`LocalCatalogue`] that has its name.
+/// Declares the trait [`Catalogue`] and implements it for [`LocalCatalogue`], so that each signature is written once: a
+/// method of the part `local` calls the method of [`LocalCatalogue`] with the same name.
 macro_rules! catalogue {
     (
         $(#[$about:meta])*
@@ -60,10 +60,10 @@ catalogue! {
         /// The name that the federation was created with.
         fn name(&self) -> &str;
 
-        /// The federation's folder as an absolute path, or its URL in the place of one.
+        /// The federation's folder as an absolute path; at a server, the federation's URL.
         fn folder(&self) -> &Path;
 
-        /// Whether the catalogue can only be read through this.
+        /// Whether this handle can only read the catalogue.
         fn is_read_only(&self) -> bool;
 
         /// Fails after a commit that failed in the operating system: readers see it, but it may not be durable.
@@ -78,25 +78,25 @@ catalogue! {
         /// The newest commit; [`Csn::ZERO`] before the first one.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn head(&self) -> Result<Csn>;
 
         /// All databases, ordered by id.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn databases(&self, at: Csn) -> Result<Vec<DatabaseRow>>;
 
-        /// The database `name`; `None` if there is none, without a search for similar names.
+        /// The database `name`, or `None`. Does not search for similar names.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn find_database(&self, name: &str, at: Csn) -> Result<Option<DatabaseRow>>;
 
         /// The database that has this name now, if any, and a commit not older than its row.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn find_current_database(&self, name: &str) -> Result<(Option<DatabaseRow>, Csn)>;
 
         /// The database `name`.
@@ -114,25 +114,25 @@ catalogue! {
         /// The newest state of the database with this UUID, if this federation has it.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn database_by_uuid(&self, uuid: Uuid) -> Result<Option<DatabaseRow>>;
 
         /// The database with this UUID, if the snapshot has it.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn database_by_uuid_at(&self, uuid: Uuid, at: Csn) -> Result<Option<DatabaseRow>>;
 
         /// The containers of a database, ordered by id.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn containers(&self, database: DatabaseId, at: Csn) -> Result<Vec<ContainerRow>>;
 
-        /// The container `name` in a database; `None` if there is none, without a search for similar names.
+        /// The container `name` in a database, or `None`. Does not search for similar names.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn find_container(&self, database: DatabaseId, name: &str, at: Csn) -> Result<Option<ContainerRow>>;
 
         /// The container `name` in a database.
@@ -166,25 +166,25 @@ catalogue! {
         /// The newest version of a container, dropped or not; `None` before its first version.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn version(&self, database: DatabaseId, container: ContainerId, at: Csn) -> Result<Option<VersionRow>>;
 
         /// The newest version of every container that a database has in the snapshot, ordered by container.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn newest_versions(&self, database: DatabaseId, at: Csn) -> Result<Vec<VersionRow>>;
 
         /// All versions of a container, the oldest first.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn versions(&self, database: DatabaseId, container: ContainerId) -> Result<Vec<VersionRow>>;
 
         /// All versions of all classes, ordered by name and version.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn classes(&self) -> Result<Vec<ClassRow>>;
 
         /// A version of a class, or its newest one.
@@ -196,13 +196,13 @@ catalogue! {
         /// The databases that a container links to. A stored link holds a position in this list.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn link_targets(&self, database: DatabaseId, container: ContainerId) -> Result<Vec<Uuid>>;
 
         /// The newest `limit` commits, the newest first.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn history(&self, limit: u64) -> Result<Vec<CommitRow>>;
 
         /// The commit with this sequence number.
@@ -211,29 +211,29 @@ catalogue! {
         /// [`Error::NotFound`].
         fn commit_by_csn(&self, csn: Csn) -> Result<CommitRow>;
 
-        /// The commit that a transaction made, if it did, for a client that lost the answer. Searches only commits
-        /// after `after`.
+        /// The commit of a transaction, if it made one, for a client that lost the answer. Searches only commits after
+        /// `after`.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn find_commit(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>>;
 
-        /// The newest commit made no later than `time_us`, in microseconds since 1970; 0 if there is none.
+        /// The newest commit made at or before `time_us`, in microseconds since 1970; 0 if there is none.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn snapshot_at_time(&self, time_us: i64) -> Result<Csn>;
 
         /// Pins the snapshot of a commit: vacuum keeps it while the guard lives.
         ///
         /// # Errors
-        /// [`Error::NotFound`] if the snapshot is gone.
+        /// [`Error::NotFound`] if the snapshot no longer exists.
         fn pin(&self, at: Csn) -> Result<PinGuard>;
 
         /// Pins the newest snapshot.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn pin_head(&self) -> Result<(Csn, PinGuard)>;
 
         /// Publishes `commit` as a whole or not at all. When this returns, it is durable.
@@ -245,10 +245,10 @@ catalogue! {
         /// durable.
         fn commit(&self, commit: Commit) -> Result<Csn>;
 
-        /// The bytes that a commit may have as [`Commit::writes`]; 0 if it may have none.
+        /// The largest size in bytes of [`Commit::writes`]; 0 if a commit must have none.
         fn log_room(&self) -> usize;
 
-        /// Whether these may be the first bytes of a new database's file.
+        /// Whether [`Commit::writes`] may have the first bytes of a new database's file.
         fn logs_new_files(&self) -> bool;
 
         /// `count` new database ids, at the cost of one.
@@ -263,11 +263,11 @@ catalogue! {
         /// [`Error::Invalid`] if the federation has used up its ids.
         fn reserve_containers(&self, count: u32) -> Result<Vec<ContainerId>>;
 
-        /// Takes the smallest released range of at least `size_min` bytes for the caller alone; `None` if there is
-        /// none.
+        /// Takes the smallest released range of at least `size_min` bytes, which the caller owns from then on; `None`
+        /// if there is none.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn take_free_extent(&self, database: DatabaseId, size_min: u64) -> Result<Option<BlobRange>>;
 
         /// Gives back the unused part of a range that was taken.
@@ -279,8 +279,8 @@ catalogue! {
         /// Names the snapshot of a commit, which vacuum keeps until the tag is dropped.
         ///
         /// # Errors
-        /// [`Error::Exists`] if the name is taken; [`Error::NotFound`] if there is no such commit, or its snapshot is
-        /// gone.
+        /// [`Error::Exists`] if the name is taken; [`Error::NotFound`] if there is no such commit, or its snapshot no
+        /// longer exists.
         fn create_tag(&self, name: &str, csn: Csn, message: &str) -> Result<TagRow>;
 
         /// Drops a tag. The next vacuum may remove its snapshot.
@@ -298,32 +298,32 @@ catalogue! {
         /// All tags, ordered by commit.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn tags(&self) -> Result<Vec<TagRow>>;
 
-        /// The servers of the federation, ordered by name; none if it has one server, or no server at all.
+        /// The servers of the federation, ordered by name; empty unless the federation has several servers.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn servers(&self) -> Result<Vec<ServerRow>>;
 
         /// The server in whose folder the file of a database is; `None` if the federation has no servers. For a new
-        /// database, which has no row yet, a server answers with the one that shall have it.
+        /// database, which has no row yet, a server answers with the home that the database will get.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn home(&self, database: DatabaseId) -> Result<Option<Home>>;
 
-        /// Sets whether a server gets no databases any more. Those that it has stay until they are moved.
+        /// Sets whether a server stops getting databases. The databases that it has stay until they are moved.
         ///
         /// # Errors
         /// [`Error::NotFound`] with similar names, also for a server that has left.
         fn drain(&self, server: &str, is_draining: bool) -> Result<()>;
 
-        /// The snapshots that vacuum keeps besides the tagged and pinned ones; all unless it was set.
+        /// The snapshots that vacuum keeps besides the tagged and pinned ones; all, unless retention was set.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn retention(&self) -> Result<Retention>;
 
         /// Sets the snapshots that vacuum keeps besides the tagged and pinned ones.
@@ -339,14 +339,14 @@ catalogue! {
         /// [`Error::Unsupported`] with the server to run the operation on.
         fn local(&self) -> Result<&LocalCatalogue>;
 
-        /// Whether the catalogue's server has this client's session and has not closed its connection; always true without
-        /// a server. A server that only stopped answering is not noticed.
+        /// Whether the catalogue's server has this client's session and has not closed its connection; always true
+        /// without a server. Does not detect a server that merely stopped answering.
         fn is_reachable(&self) -> bool {
             true
         }
 
-        /// The federation is being closed: from now on calls and locks wait for a server that does not answer for
-        /// at most two seconds after it was lost, however patient the client was before.
+        /// Prepares for closing the federation: from now on calls and locks wait at most two seconds for a lost server
+        /// that does not answer, whatever the client's patience.
         fn begin_close(&self) {}
 
         /// The id of this client's session with the catalogue's server; `None` without a server. The file server
@@ -356,8 +356,8 @@ catalogue! {
             None
         }
 
-        /// The URL of the federation at the server that has this client's session now, if it may become another one: the
-        /// federation has several servers. `None` if it has one, or none.
+        /// The URL of the federation at the server that has this client's session now, if the federation has several
+        /// servers, so that another server may have the session later; otherwise `None`.
         fn entry_url(&self) -> Option<String> {
             None
         }
@@ -368,10 +368,10 @@ catalogue! {
         }
 
         /// Pins the newest snapshot, for a reader of these containers. A server sends their rows with the pin, so that
-        /// look-ups of them as of that commit cost nothing; returns the rows of databases that it sent.
+        /// look-ups of them as of that commit need no further call; returns the rows of databases that it sent.
         ///
         /// # Errors
-        /// As [`Catalogue`].
+        /// The common errors of [`Catalogue`].
         fn pin_head_to_read(
             &self, _containers: &[(DatabaseId, ContainerId)]
         ) -> Result<(Csn, PinGuard, Vec<DatabaseRow>)> {
@@ -379,11 +379,11 @@ catalogue! {
             Ok((csn, pin, vec![]))
         }
 
-        /// Extends a database's file by a key with `payload` bytes behind it, and returns where these are. `path` is
-        /// that of the database's row, which need not be committed yet.
+        /// Extends a database's file by a key with `payload` bytes behind it, and returns the range of these bytes.
+        /// `path` is that of the database's row, which need not be committed yet.
         ///
-        /// Only a server does this: a client can lose its allocation lock with the connection, and then two writers
-        /// could take the same bytes if each extended the file itself.
+        /// Only a server can do this: a client can lose its allocation lock with the connection, and if clients
+        /// extended the file themselves, two writers could then take the same bytes.
         ///
         /// # Errors
         /// [`Error::Full`] if the disk is full; [`Error::Unsupported`] without a server.
@@ -393,8 +393,8 @@ catalogue! {
             Err(Error::Unsupported { what })
         }
 
-        /// Moves a database to another server, the one of this name, while it is read; writers wait for a moment at the end.
-        /// Returns the bytes that were copied so far while it goes on, so call it again and again until it returns `None`.
+        /// Moves a database to the server `to` while it is read; writers wait for a moment at the end. Returns the
+        /// number of bytes copied so far; call it repeatedly until it returns `None`, when the move is done.
         ///
         /// # Errors
         /// [`Error::NotFound`] with similar names of servers; [`Error::Busy`] if transactions hold the database for too

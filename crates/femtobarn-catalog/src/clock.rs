@@ -10,7 +10,7 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// The time of day, in the form that file systems take.
+/// The time of day, in the type of file timestamps.
 pub fn utc() -> SystemTime {
     SystemTime::now()
 }

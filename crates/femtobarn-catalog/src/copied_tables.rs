@@ -3,16 +3,16 @@
 use crate::error::{Error, Result};
 use crate::schema::ARCHIVE_SETTING;
 
-/// A table that is copied.
+/// A table that followers copy.
 pub(crate) struct CopiedTable {
     pub(crate) name: &'static str,
-    /// How each column is read, as of commit `?2`: what happened later is not seen.
+    /// The SQL expression of each column, as of commit `?2`: later changes are not visible.
     pub(crate) columns: &'static [&'static str],
     /// The columns of its primary key.
     pub(crate) key: &'static [&'static str],
-    /// What follows `FROM`, for the rows of the commits after `?1` up to `?2`.
+    /// The text after `FROM` that selects the rows of the commits after `?1` up to `?2`.
     pub(crate) new: &'static str,
-    /// The same for a catalogue with [`INDEXES_BY_COMMIT`], if it is other.
+    /// The text for a catalogue with [`INDEXES_BY_COMMIT`], if it differs from `new`.
     pub(crate) new_by_commit: Option<&'static str>,
 }
 
@@ -121,8 +121,8 @@ pub(crate) const TABLES: &[CopiedTable] = &[
     },
 ];
 
-/// Indexes that a catalogue gets when it is followed for the first time, so that a follower's question costs the new rows
-/// and not all containers. `versions_by_csn` is made last.
+/// Indexes that a catalogue gets when it is followed for the first time, so that the cost of a follower's question
+/// depends on the number of new rows and not on that of all containers. `versions_by_csn` is made last.
 pub(crate) const INDEXES_BY_COMMIT: [&str; 6] = [
     "CREATE INDEX IF NOT EXISTS containers_by_created ON containers (created)",
     "CREATE INDEX IF NOT EXISTS containers_by_dropped ON containers (dropped) WHERE dropped IS NOT NULL",
@@ -159,8 +159,8 @@ pub(crate) const UNDATED: &[CopiedTable] = &[
     },
 ];
 
-/// The tables of copies in stores, if there are any: what a follower knows of them, too, what it has to remove when it
-/// leads, and which files are not on the leader's disk.
+/// The tables of copies in stores, if there are any. A follower needs these rows too: which copies it has to remove
+/// when it leads, and which files are not on the leader's disk.
 pub(crate) const IN_STORES: &[CopiedTable] = &[
     CopiedTable {
         name: "replicas",
@@ -197,7 +197,7 @@ pub(crate) const IN_STORES: &[CopiedTable] = &[
     },
 ];
 
-/// Numbers that must not be given out again after a follower has become the leader.
+/// The sequences of numbers. No number may be assigned again after a follower has become the leader.
 pub(crate) const SEQUENCES: CopiedTable = CopiedTable {
     name: "sequences",
     columns: &["name", "last"],
@@ -215,10 +215,10 @@ pub(crate) const COPIED_SETTINGS: [&str; 5] =
     ["horizon", "keep_commits", "keep_days", "generation", ARCHIVE_SETTING];
 
 impl CopiedTable {
-    /// The table of a name.
+    /// The copied table `name`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it is not one that is copied.
+    /// [`Error::Invalid`] if no copied table has this name.
     pub(crate) fn of(name: &str) -> Result<&'static CopiedTable> {
         let mut all = TABLES.iter().chain(UNDATED).chain(IN_STORES).chain([&SEQUENCES]);
         let unknown = || Error::invalid(format!("table {name:?} is none that followers copy"));
@@ -235,10 +235,10 @@ impl CopiedTable {
         })
     }
 
-    /// The rows in which `cells` are.
+    /// Divides `cells` into rows.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the last one is incomplete.
+    /// [`Error::Invalid`] if the last row is incomplete.
     pub(crate) fn rows<'a, Cell>(
         &self,
         cells: &'a [Cell],

@@ -31,7 +31,7 @@ pub enum ErrorKind {
     Corrupt,
     /// The catalogue uses something that this version does not implement.
     Unsupported,
-    /// A handle is closed, or a database takes no more changes: open it again, or use another one.
+    /// A handle is closed, or a database accepts no more changes: open it again, or use another one.
     Closed,
     /// The disk is full.
     Full,
@@ -93,7 +93,7 @@ pub enum Error {
         container: String,
         /// The version that this transaction started from.
         base: Option<Csn>,
-        /// The version that is committed.
+        /// The committed version.
         head: Option<Csn>,
     },
     /// Another transaction renamed, dropped or changed an object first that this one changes.
@@ -107,7 +107,7 @@ pub enum Error {
     NotFound {
         /// The kind of object, such as `container`.
         what: &'static str,
-        /// The name asked for.
+        /// The name that was looked up.
         name: String,
         /// Existing names that are similar, the most similar first.
         near_misses: Vec<String>,
@@ -136,9 +136,9 @@ pub enum Error {
         HolderText(.holder), .waited.as_millis()
     )]
     Busy {
-        /// What is locked, such as `container 7 of database 3`.
+        /// The locked object, such as `container 7 of database 3`.
         what: String,
-        /// Its holder, if it is known.
+        /// The holder of the lock, if known.
         holder: Option<Box<Holder>>,
         /// How long this caller waited.
         waited: Duration,
@@ -146,10 +146,10 @@ pub enum Error {
     /// Waiting for a lock would close a cycle of waiting transactions.
     #[error("deadlock: {}; run the transaction again", .cycle.join(", and "))]
     Deadlock {
-        /// One text for each transaction of the cycle: who waits, and for which lock.
+        /// One text for each transaction of the cycle: the transaction, and the lock that it waits for.
         cycle: Vec<String>,
     },
-    /// The catalogue is moving to another place, which whoever meets this waits for.
+    /// The catalogue is moving to another place; a caller that gets this error waits for the move.
     #[error("the catalogue is moving to another place; try again")]
     Moving,
     /// The server of the federation cannot be reached.
@@ -194,7 +194,7 @@ pub enum Error {
         /// The feature, and which versions implement it.
         what: String,
     },
-    /// A handle is closed, or a database takes no more changes.
+    /// A handle is closed, or a database accepts no more changes.
     #[error("{what}")]
     Closed {
         /// The object, and what to do.
@@ -212,7 +212,7 @@ pub enum Error {
     Io {
         /// The operation that failed.
         what: String,
-        /// The reason that the operating system gave.
+        /// The operating system's error.
         source: Arc<dyn std::error::Error + Send + Sync>,
     },
     /// A bug in this crate.
@@ -274,7 +274,7 @@ impl Error {
         Error::Corrupt { path: path.to_owned(), reason: reason.into() }
     }
 
-    /// An operating system's error about `path`, while doing `what`.
+    /// An error of the operating system during the operation `what` on `path`.
     pub(crate) fn io(what: &str, path: &Path, source: impl Into<std::io::Error>) -> Self {
         let source = source.into();
         match source.kind() {

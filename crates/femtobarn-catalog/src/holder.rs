@@ -17,7 +17,7 @@ pub struct Holder {
     pub pid: u32,
     /// The user that the process runs as.
     pub user: String,
-    /// The program that the process runs; empty if it is not known.
+    /// The program that the process runs; empty if unknown.
     pub application: String,
     /// The time at which it got the lock, or began to wait, in milliseconds since 1970.
     pub since_ms: u64,
@@ -31,7 +31,7 @@ impl Holder {
         Holder { host, pid, user, application: String::new(), since_ms: clock::utc_ms() }
     }
 
-    /// Looks up the program of a process on this host, which the records of locks have no room for.
+    /// Looks up the program of a process on this host: the records of locks have no room for it.
     pub fn with_application(mut self) -> Self {
         if self.host.as_bytes() == cut(host::host_name(), HOST_BYTES_MAX) {
             self.application = host::application_of(self.pid);
@@ -63,7 +63,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The first `bytes` bytes of a name, or all of it.
+/// The longest prefix of a name with at most `bytes` bytes.
 pub(crate) fn cut(name: &str, bytes: usize) -> &[u8] {
     &name.as_bytes()[..name.len().min(bytes)]
 }

@@ -8,8 +8,8 @@ use nix::libc;
 /// The id of this process; 0 before the first question, and if forks cannot be followed.
 static PROCESS_ID: AtomicU32 = AtomicU32::new(0);
 
-/// The id of this process, which a fork changes. The kernel is asked after a fork alone: a transaction asks a dozen
-/// times.
+/// The id of this process. It changes at a fork, so the kernel is asked again only after a fork: a transaction needs
+/// the id a dozen times.
 pub(crate) fn process_id() -> u32 {
     match PROCESS_ID.load(Ordering::Relaxed) {
         0 => follow_forks(),
@@ -21,8 +21,8 @@ fn follow_forks() -> u32 {
     extern "C" fn note_process() {
         PROCESS_ID.store(std::process::id(), Ordering::Relaxed);
     }
-    // SAFETY: what runs in a forked child asks for a number and stores it, which is allowed there. Two threads may
-    // both come here, and then it does so twice.
+    // SAFETY: the handler that runs in a forked child only gets a number and stores it, which is allowed there. Two
+    // threads may both register it; then it runs twice.
     let registered = unsafe { libc::pthread_atfork(None, None, Some(note_process)) };
     if registered == 0 {
         note_process();
@@ -39,8 +39,8 @@ pub(crate) fn host_name() -> &'static str {
     })
 }
 
-/// The program that a process of this host runs; for a Python script, the script's name and not the interpreter's.
-/// Empty if there is no such process, or its command line may not be read.
+/// The program that a process of this host runs; for a Python script, the name of the script and not of the
+/// interpreter. Empty if there is no such process, or its command line may not be read.
 pub(crate) fn application_of(pid: u32) -> String {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<String> = line

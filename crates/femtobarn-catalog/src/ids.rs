@@ -107,7 +107,7 @@ fn parse_oid(text: &str) -> Option<Oid> {
     parts.next().is_none().then_some(oid)
 }
 
-/// Only digits: the standard library also accepts a leading `+`, which would give one OID two spellings.
+/// Accepts digits only: the standard library also accepts a leading `+`, which would give one OID two spellings.
 fn parse_number<T: FromStr>(digits: &str) -> Option<T> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }

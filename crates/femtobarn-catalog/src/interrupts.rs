@@ -1,8 +1,8 @@
-//! Long waits that the caller may end, as Ctrl-C ends those of a Python program.
+//! Long waits that the caller can end, as Ctrl-C ends those of a Python program.
 //!
-//! 1. Only the thread that called [`heeding`] asks, and only until that returns.
-//! 2. An interrupt lasts until then: whatever waits next ends, too.
-//! 3. A commit that was sent is never left: whoever publishes does not call [`heeding`].
+//! 1. Only the thread that called [`heeding`] checks for interrupts, and only until that call returns.
+//! 2. An interrupt lasts until then: all further waits end, too.
+//! 3. A commit that was sent is never abandoned: code that publishes does not run inside [`heeding`].
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::clock;
 use crate::error::{Error, Result};
 
-/// How often the caller is asked.
+/// How often the caller's function is called.
 pub const INTERVAL: Duration = Duration::from_millis(100);
 
 thread_local! {
@@ -20,14 +20,14 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct HeededCaller {
     wants_end: fn() -> bool,
-    /// When it was asked last; none if it is to be asked at once.
+    /// When the function was last called; `None` to call it at once.
     asked: Option<Instant>,
     has_ended: bool,
 }
 
-/// Runs an operation whose long waits end, by [`Error::Closed`], soon after `wants_end` has said so.
+/// Runs an operation whose long waits end, with [`Error::Closed`], soon after `wants_end` has returned true.
 pub fn heeding<T>(wants_end: fn() -> bool, operation: impl FnOnce() -> T) -> T {
-    /// Ends it in a panic, too.
+    /// Restores the previous caller, also in a panic.
     struct Before(Option<HeededCaller>);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -39,7 +39,7 @@ pub fn heeding<T>(wants_end: fn() -> bool, operation: impl FnOnce() -> T) -> T {
     operation()
 }
 
-/// Whether this thread asks a caller.
+/// Whether this thread checks for interrupts.
 pub fn are_heeded() -> bool {
     CALLER.get().is_some()
 }
@@ -55,7 +55,8 @@ pub fn is_interrupted() -> bool {
     caller.has_ended
 }
 
-/// Makes [`is_interrupted`] ask at once: a signal has come. Returns whether there is somebody to ask.
+/// Makes [`is_interrupted`] call the caller's function at once, because a signal has arrived. Returns whether this
+/// thread checks for interrupts.
 pub fn note_signal() -> bool {
     CALLER.get().is_some_and(|caller| {
         CALLER.set(Some(HeededCaller { asked: None, ..caller }));
@@ -66,12 +67,12 @@ pub fn note_signal() -> bool {
 /// Fails if the caller wants the wait to end.
 ///
 /// # Errors
-/// [`Error::Closed`].
+/// [`Error::Closed`] then.
 pub fn check() -> Result<()> {
     if is_interrupted() { Err(interrupted()) } else { Ok(()) }
 }
 
-/// The error of a wait that its caller ended.
+/// The error for a wait that the caller has ended.
 pub fn interrupted() -> Error {
     Error::closed("the wait was interrupted")
 }

@@ -22,7 +22,7 @@ pub fn check_database_name(name: &str) -> Result<()> {
     check_signs("database", name)
 }
 
-/// Checks the name of a server, which is that of a file, too.
+/// Checks the name of a server, which is also the name of a file.
 pub(crate) fn check_server_name(name: &str) -> Result<()> {
     check("server", name)?;
     check_signs("server", name)

@@ -1,4 +1,4 @@
-//! Unsigned 64-bit numbers as the signed ones that SQL and the kernel's locks take.
+//! Conversions of unsigned 64-bit numbers to and from the signed ones of SQL and of the kernel's locks.
 //!
 //! Sizes, offsets and CSNs stay below 2^63.
 

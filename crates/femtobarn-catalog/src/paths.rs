@@ -1,4 +1,4 @@
-//! Where the parts of a federation lie in its folder.
+//! The paths of a federation's parts in its folder.
 
 use std::path::{Path, PathBuf};
 
@@ -7,18 +7,19 @@ use crate::names::NAME_BYTES_MAX;
 
 /// The file of the catalogue, in the federation's folder.
 pub const CATALOGUE_FILE: &str = "catalogue.sqlite";
-/// The file that names the server of the catalogue, in the federation's folder, if that is PostgreSQL.
+/// The file in the federation's folder that names the catalogue's server, if the catalogue is in PostgreSQL.
 pub const CATALOGUE_ADDRESS_FILE: &str = "catalogue.toml";
-/// The file with what a rebuild of the catalogue needs beside the database files, in the federation's folder.
+/// The file in the federation's folder with the facts that a rebuild of the catalogue cannot find in database files.
 pub const RETAINED_FILE: &str = "retained.json";
 /// The folder of the lock files, in the federation's folder.
 pub(crate) const LOCKS_FOLDER: &str = "locks";
-/// The file with the name of the folder's storage, in the folder of the lock files, once a server joined with it.
+/// The file in the folder of the lock files with the name of the folder's storage; it exists once a server has joined
+/// with it.
 pub(crate) const STORAGE_FILE: &str = "storage";
 /// The folder of the database files, in the federation's folder.
 pub const DATABASES_FOLDER: &str = "databases";
 
-/// Whether a folder is that of a federation: it has a catalogue, or says where that is.
+/// Whether a folder is a federation: it has a catalogue, or a file that names the catalogue's server.
 pub fn is_federation(folder: &Path) -> bool {
     [CATALOGUE_FILE, CATALOGUE_ADDRESS_FILE].iter().any(|file| folder.join(file).exists())
 }

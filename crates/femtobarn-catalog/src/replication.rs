@@ -1,7 +1,8 @@
-//! What the copy of a federation at a *follower* receives from its *leader*: rows of tables.
+//! The rows of tables that a *follower*, a copy of a federation, gets from its *leader*.
 //!
-//! Rows travel as cells, without types of their own, so that a column is named in one place, `copied_tables`. Most rows are
-//! found by the commit that added them; the few that change otherwise are sent whole whenever their *mark* differs.
+//! Rows travel as cells, without types of their own, so that each column is named in one place, `copied_tables`. Most
+//! rows are found by the commit that added them; the few that change in other ways are sent as a whole whenever their
+//! *mark* differs.
 
 use std::path::Path;
 
@@ -35,33 +36,33 @@ pub struct TableRows {
     pub cells: Vec<SqlValue>,
 }
 
-/// What a follower that has all commits up to one needs to have those up to a later one.
+/// The rows that a follower with all commits up to one commit needs to reach a later one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaderRows {
-    /// The commit up to which the rows go.
+    /// The last commit of the rows.
     pub at: Csn,
     /// The leader's newest commit.
     pub head: Csn,
     /// The state of all rows that no commit dates: tags, settings, the paths and epochs of databases.
     pub mark: u64,
-    /// Whether these rows are among `tables`, because the follower named another mark.
+    /// Whether the undated rows are among `tables`, because the follower named another mark.
     pub has_undated: bool,
-    /// New rows, and rows that replace those of the same key.
+    /// New rows, and rows that replace those with the same key.
     pub tables: Vec<TableRows>,
 }
 
-/// A database, as a follower has to know it.
+/// A database, with the columns that a follower needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderDatabase {
-    /// Its number.
+    /// The number of the database.
     pub id: DatabaseId,
-    /// Its identity.
+    /// The database's identity in all federations.
     pub uuid: Uuid,
-    /// Its path at the leader.
+    /// The path at the leader.
     pub path: String,
-    /// Whether it is a file that was attached, not made in this federation.
+    /// Whether the file was attached, not made in this federation.
     pub is_attached: bool,
-    /// Whether its file never changes any more.
+    /// Whether the file never changes any more.
     pub is_complete: bool,
     /// The commit that dropped it, if one did.
     pub dropped: Option<Csn>,
@@ -72,11 +73,11 @@ pub struct LeaderDatabase {
 /// A follower that leads the federation from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Successor {
-    /// The generation that begins with it.
+    /// The generation that begins with this promotion.
     pub generation: u64,
-    /// Tells its promotion from others.
+    /// The id of the promotion, which differs from those of other followers.
     pub promotion: String,
-    /// Where it is served.
+    /// The URL at which the new leader is served.
     pub url: String,
 }
 
@@ -123,7 +124,7 @@ impl LeaderRows {
         })
     }
 
-    /// The databases whose files are not on the leader's disk, but in its stores.
+    /// The databases whose files are in the leader's stores, and not on its disk.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a row is malformed.
@@ -139,7 +140,7 @@ impl LeaderRows {
         Ok(self.setting("horizon")?.map(Csn))
     }
 
-    /// How often a follower became the leader before this leader, if the settings are among the rows.
+    /// How many times a follower became the leader before this leader, if the settings are among the rows.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a row is malformed.
@@ -210,8 +211,8 @@ fn database(row: &[SqlValue]) -> Option<LeaderDatabase> {
     })
 }
 
-/// Where a follower has the file of a database, if no other has that path: at the same path below its folder, or beside the
-/// others if the leader has it outside of its own.
+/// The path of a database's file at a follower, unless another database has that path: the same path below its folder;
+/// or beside the other files, if the leader has the file outside of its own folder.
 pub fn path_of_copy(database: DatabaseId, path: &str) -> String {
     if Path::new(path).is_absolute() {
         format!("{DATABASES_FOLDER}/attached-{database}.root")

@@ -1,4 +1,4 @@
-//! Where the files of databases are: on the disk, and as copies in stores.
+//! The residence of database files: on the disk, and as copies in stores.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,14 +21,14 @@ pub struct ReplicaRow {
     pub checksum: String,
     /// The commit that the copy is of.
     pub as_of: Csn,
-    /// The tape that it is on and its place there, as the store told when it was written.
+    /// The tape of the copy and its position there, as reported by the store when the copy was written.
     pub tape: Option<(String, u64)>,
     /// When the row was changed, in microseconds since 1970.
     pub changed_us: i64,
 }
 
 impl ReplicaRow {
-    /// Whether the file can be brought back from this copy, as far as is known.
+    /// Whether the file can be brought back from this copy, as far as known.
     pub fn is_complete(&self) -> bool {
         self.state == ReplicaState::Complete
     }
@@ -38,16 +38,16 @@ impl ReplicaRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplicaState {
-    /// It is being written, or its writer was killed.
+    /// The copy is being written, or its writer was killed.
     Migrating,
-    /// It was written, and the store has confirmed its size.
+    /// The copy was written, and the store has confirmed its size.
     Complete,
-    /// The store no longer has it, or has other bytes.
+    /// The store no longer has the copy, or has other bytes.
     Lost,
 }
 
 impl ReplicaState {
-    /// As in the catalogue and in what users see.
+    /// The name in the catalogue, which users see.
     pub fn name(self) -> &'static str {
         match self {
             ReplicaState::Migrating => "migrating",
@@ -69,12 +69,12 @@ impl ReplicaState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DiskState {
-    /// It is there.
+    /// The file is on the disk.
     #[default]
     Online,
-    /// It is being brought back, or whoever did that was killed.
+    /// The file is being brought back, or the process that did so was killed.
     Staging,
-    /// It was removed, or is about to be.
+    /// The file was removed, or is about to be.
     Evicted,
 }
 
@@ -99,9 +99,9 @@ impl DiskState {
 /// A wish that a file stay on the disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePin {
-    /// Who wishes it: a user, or a request.
+    /// The holder of the pin: a user, or a request.
     pub holder: String,
-    /// When it ends, in microseconds since 1970; none if it does not end by itself.
+    /// The end of the pin, in microseconds since 1970; `None` without an end.
     pub until_us: Option<i64>,
 }
 
@@ -121,18 +121,18 @@ pub struct StoredObject {
     pub key: String,
 }
 
-/// Where a database's file is.
+/// The residence of a database's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Residence {
     /// Whether it is on the disk.
     pub disk: DiskState,
-    /// Its copies, ordered by the names of their stores.
+    /// The copies, ordered by the names of their stores.
     pub replicas: Vec<ReplicaRow>,
-    /// Who wants it on the disk.
+    /// The pins that keep the file on the disk.
     pub pins: Vec<FilePin>,
 }
 
-/// Where a database's file is, in one word.
+/// The residence of a database's file, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResidenceState {
@@ -151,12 +151,12 @@ pub enum ResidenceState {
 }
 
 impl Residence {
-    /// Whether the file can be brought back from a store, as far as is known.
+    /// Whether the file can be brought back from a store, as far as known.
     pub fn has_copy(&self) -> bool {
         self.replicas.iter().any(ReplicaRow::is_complete)
     }
 
-    /// Where the file is, in one word.
+    /// The residence in one word.
     pub fn state(&self) -> ResidenceState {
         let is_copied = |replica: &ReplicaRow| replica.state == ReplicaState::Migrating;
         match self.disk {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::ids::{ContainerId, Csn, DatabaseId};
 
-/// Where an RNTuple envelope lies in its database file.
+/// The location of an RNTuple envelope in its database file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EnvelopeRange {
     /// First byte in the file.
@@ -18,7 +18,7 @@ pub struct EnvelopeRange {
     pub length: u64,
 }
 
-/// Where a blob of Femtobarn lies in its database file. Size 0 means that there is none.
+/// The location of a blob of Femtobarn in its database file. Size 0 means no blob.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BlobRange {
     /// First byte in the file.
@@ -27,15 +27,15 @@ pub struct BlobRange {
     pub size: u64,
 }
 
-/// Whether a database takes changes.
+/// Whether a database accepts changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DatabaseState {
-    /// It takes commits.
+    /// The database accepts commits.
     Open,
-    /// It is read-only for ever, and a complete ROOT file.
+    /// The database is permanently read-only, and its file a complete ROOT file.
     Sealed,
-    /// Its file was made elsewhere and is read where it lies; it takes no changes.
+    /// The file was made elsewhere and is read in its place; the database accepts no changes.
     Attached,
 }
 
@@ -65,7 +65,7 @@ pub struct DatabaseRow {
     pub state: DatabaseState,
     /// The commit that created it.
     pub created: Csn,
-    /// How often freed space of its file was released to writers, whatever the snapshot. Bytes that were read in
+    /// How many times freed space of the file was released to writers, whatever the snapshot. Bytes that were read in
     /// an earlier epoch may have been overwritten.
     pub epoch: u64,
 }
@@ -89,7 +89,7 @@ pub struct ContainerRow {
     pub created: Csn,
 }
 
-/// One version of a container: where its header and its footer are.
+/// One version of a container: the locations of its header and its footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionRow {
     /// The database that holds the container.
@@ -121,20 +121,20 @@ pub struct VersionRow {
 pub struct ClassRow {
     /// The name of the class.
     pub name: String,
-    /// Its version.
+    /// The version number.
     pub version: u32,
-    /// Its definition, opaque to the catalogue, which compares it byte by byte.
+    /// The definition, opaque to the catalogue, which compares it byte by byte.
     pub definition: String,
 }
 
-/// A container as of a snapshot, with what people look for; or a database without containers.
+/// A row of a list for people: a container as of a snapshot, or a database without containers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ContainerSummary {
     /// The name of its database.
     pub database: String,
     /// The state of its database.
     pub state: DatabaseState,
-    /// Its name; empty if the row is that of a database without containers.
+    /// The name of the container; empty if the row is that of a database without containers.
     pub container: String,
     /// The class of its objects.
     pub class: String,
@@ -148,19 +148,19 @@ pub struct ContainerSummary {
     pub csn: Csn,
 }
 
-/// What a commit did.
+/// A kind of change that a commit made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CommitAction {
-    /// It made a database or container.
+    /// A database or container was created.
     Created,
-    /// It changed the objects of a container.
+    /// The objects of a container were changed.
     Changed,
-    /// It gave a database or container another name.
+    /// A database or container was renamed.
     Renamed,
-    /// It made a database read-only.
+    /// A database was sealed.
     Sealed,
-    /// It dropped a database or container.
+    /// A database or container was dropped.
     Dropped,
 }
 
@@ -173,11 +173,11 @@ pub struct CommitChange {
     pub container: String,
     /// The class of its objects.
     pub class: String,
-    /// What was done to it.
+    /// The kind of change.
     pub kind: CommitAction,
-    /// Objects added, less those deleted; unknown if vacuum may have removed the snapshot before.
+    /// Objects added minus objects deleted; `None` if vacuum may have removed the snapshot before.
     pub objects: Option<i64>,
-    /// Bytes of the file that it uses now, less those that it used before; unknown as the objects are.
+    /// Bytes of the file in use now minus those in use before; `None` in the same case.
     pub bytes: Option<i64>,
 }
 
@@ -194,29 +194,29 @@ pub struct GrowthPoint {
     pub bytes: u64,
 }
 
-/// A name of a database or container, and the commits between which it held.
+/// A name of a database or container, and the commits between which it was valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameRow {
     /// The name.
     pub name: String,
-    /// The commit that gave it.
+    /// The commit that assigned the name.
     pub since: Csn,
-    /// The commit that ended it; none if it still holds.
+    /// The commit that ended the name; `None` if it is still valid.
     pub until: Option<Csn>,
 }
 
 /// A database with its history, dropped or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatabaseRecord {
-    /// Its newest state, with its last name.
+    /// The newest state, with the last name.
     pub row: DatabaseRow,
     /// The commit that sealed it.
     pub sealed: Option<Csn>,
     /// The commit that dropped it.
     pub dropped: Option<Csn>,
-    /// Whether vacuum leaves its file when it purges the database.
+    /// Whether vacuum keeps the file when it purges the database.
     pub keeps_file: bool,
-    /// All names it had, the oldest first.
+    /// All names that the database had, the oldest first.
     pub names: Vec<NameRow>,
 }
 
@@ -225,9 +225,9 @@ pub struct DatabaseRecord {
 pub struct ContainerRecord {
     /// The container as it was created, with its last name.
     pub row: ContainerRow,
-    /// The commit that dropped it. Dropping a database drops its containers without a mark of their own.
+    /// The commit that dropped it; `None` also if it was dropped together with its database.
     pub dropped: Option<Csn>,
-    /// All names it had, the oldest first.
+    /// All names that the container had, the oldest first.
     pub names: Vec<NameRow>,
 }
 
@@ -259,18 +259,18 @@ pub struct Counts {
 pub struct TagRow {
     /// Its name.
     pub name: String,
-    /// The commit whose snapshot it holds.
+    /// The commit whose snapshot the tag names.
     pub csn: Csn,
     /// When it was made, in microseconds since 1970.
     pub created_us: i64,
-    /// Its author's message.
+    /// The author's message.
     pub message: String,
-    /// The user who made it.
+    /// The user who made the tag.
     pub user: String,
 }
 
-/// The snapshots that vacuum keeps besides the tagged and the pinned ones: the union of what the two fields ask for,
-/// or all if both are `None`.
+/// The snapshots that vacuum keeps besides the tagged and the pinned ones: those that either field keeps, or all if
+/// both are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retention {
     /// The number of newest commits to keep, at least 1.
@@ -286,11 +286,11 @@ pub struct CommitRow {
     pub csn: Csn,
     /// The transaction that made it.
     pub transaction: Uuid,
-    /// Its time in microseconds since 1970, never earlier than that of the commit before.
+    /// The time in microseconds since 1970, never earlier than that of the commit before.
     pub time_us: i64,
-    /// Its author's message.
+    /// The author's message.
     pub message: String,
-    /// The user who made it.
+    /// The user who made the commit.
     pub user: String,
     /// The host it was made on.
     pub host: String,

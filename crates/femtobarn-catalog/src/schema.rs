@@ -1,23 +1,23 @@
 //! The tables of the catalogue.
 //!
 //! Invariants:
-//! 1. The rows of `commits`, `versions`, `classes` and `link_targets` are only ever added; vacuum
-//!    alone takes versions away again.
+//! 1. The rows of `commits`, `versions`, `classes` and `link_targets` are only ever added; vacuum alone deletes
+//!    versions.
 //! 2. Ids come from `sequences`, in transactions of their own, so that they are never re-used.
 //! 3. No row is updated by every commit; on a server such a row would be a bottleneck.
-//! 4. A CSN is the largest one plus 1, taken under the write lock. Commits are never deleted, so this gives what
-//!    AUTOINCREMENT does, without its table, of which every commit would write a page.
+//! 4. A CSN is the largest one plus 1, taken under the write lock. Commits are never deleted, so this gives the same
+//!    numbers as AUTOINCREMENT, without its table, of which every commit would write a page.
 //! 5. `versions` is ordered by (database, container, csn), so that the newest version as of a CSN is found in one
 //!    descent of one tree.
-//! 6. A name holds from commit `since` until before commit `until`, or still if that is null. No two databases, and
-//!    no two containers of a database, have one name at the same time. A database or container exists as of a CSN
-//!    if and only if it has a name then.
+//! 6. A name is valid from commit `since` until before commit `until`, or still if that is null. No two databases, and
+//!    no two containers of a database, have one name at the same time. A database or container exists as of a CSN if
+//!    and only if it has a name then.
 //! 7. `free_extents` are ranges of files that writers may take, from the given epoch of the database on; those
 //!    with epoch null are not released yet. Taking a range deletes its row.
 //!
-//! Other modules use plain SQL; only this one has what is particular to SQLite: `STRICT`, `WITHOUT ROWID` and the
-//! pragmas; and to PostgreSQL: a schema for each federation, all tables from the beginning but those of logged bytes,
-//! which it does not need, two indexes more, and what commits touched.
+//! Other modules use plain SQL; only this one has the features of one dialect. For SQLite: `STRICT`, `WITHOUT ROWID`
+//! and the pragmas. For PostgreSQL: a schema for each federation; all tables from the beginning, except those of logged
+//! bytes, which it does not need; two more indexes; and the rows that commits touched.
 
 use rusqlite::ffi;
 use uuid::Uuid;
@@ -30,15 +30,15 @@ use crate::sql::{SqlConnection, SqlFailure, SqlResult, params, table_definitions
 pub(crate) const FORMAT_VERSION: u32 = 2;
 /// The version of a catalogue that has [`REPLICA_TABLES`].
 pub(crate) const FORMAT_WITH_REPLICAS: u32 = 3;
-/// The version of a catalogue that follows another one, or was succeeded by one, and so takes no changes.
+/// The version of a catalogue that follows another one, or was succeeded by one, and so accepts no changes.
 pub(crate) const FORMAT_WITH_ROLES: u32 = 4;
-/// The version of a catalogue that has [`LOG_SLOTS_TABLES`], after that of one that has `logged_writes` alone.
+/// The version of a catalogue with [`LOG_SLOTS_TABLES`]; the version before has `logged_writes` alone.
 pub(crate) const FORMAT_WITH_LOG_SLOTS: u32 = 6;
-/// The version of a catalogue that has had the first bytes of a file in these tables: a release that does not know that
-/// would forget them if the file is lost. The newest that this crate reads.
+/// The version of a catalogue whose tables have had the first bytes of a file: a release that does not know this would
+/// lose the bytes if the file is lost. The newest version that this crate reads.
 pub(crate) const FORMAT_WITH_NEW_FILES: u32 = 7;
-/// The version of PostgreSQL's tables that this crate writes, and the newest that it reads: version 1 lacked
-/// [`SERVER_TABLES`], and version 2 what commits touch. It is in the setting [`TABLES_SETTING`].
+/// The version of PostgreSQL's tables that this crate writes, and the newest that it reads. Version 1 lacked
+/// [`SERVER_TABLES`], and version 2 the rows that commits touch. It is stored in the setting [`TABLES_SETTING`].
 pub(crate) const POSTGRES_TABLES_VERSION: u32 = 3;
 /// `FBrn`: identifies a catalogue to `file` and to this crate.
 const APPLICATION_ID: i32 = 0x4642_726e;
@@ -49,7 +49,7 @@ pub(crate) struct FederationIdentity {
     pub(crate) uuid: Uuid,
     pub(crate) name: String,
     pub(crate) format: u32,
-    /// The version of PostgreSQL's tables, if that has them.
+    /// The version of the tables, if the catalogue is in PostgreSQL.
     pub(crate) tables: Option<u32>,
 }
 
@@ -67,8 +67,7 @@ pub(crate) fn create(connection: &rusqlite::Connection, name: &str, uuid: Uuid) 
     Ok(())
 }
 
-/// Makes the tables of a new federation in PostgreSQL, with the schema that has them, in the transaction that is open on
-/// `connection`.
+/// Makes the schema and the tables of a new federation in PostgreSQL, in the transaction that is open on `connection`.
 pub(crate) fn create_in_postgres(
     connection: &SqlConnection,
     schema: &str,
@@ -96,13 +95,13 @@ pub(crate) fn create_in_postgres(
     Ok(())
 }
 
-/// Brings the tables of an older catalogue in PostgreSQL to this crate's version, in the transaction that is open on
+/// Upgrades the tables of an older catalogue in PostgreSQL to this crate's version, in the transaction that is open on
 /// `connection`.
 pub(crate) fn upgrade_in_postgres(connection: &SqlConnection) -> SqlResult<()> {
     let find = "SELECT CAST(value AS INTEGER) FROM federation WHERE key = ?1 FOR UPDATE";
     let version: u32 = connection.query_row(find, [TABLES_SETTING], |row| row.get(0))?;
     if version > POSTGRES_TABLES_VERSION {
-        // A later release has raised it while this one waited for the lock.
+        // A later release has raised the version while this one waited for the lock.
         let what = format!(
             "the catalogue's tables have version {version} by now, and this release reads up to version \
              {POSTGRES_TABLES_VERSION}; upgrade femtobarn"
@@ -126,8 +125,8 @@ fn first_settings(name: &str, uuid: Uuid) -> [(&'static str, String); 5] {
     ]
 }
 
-/// Puts SQLite into write-ahead-log mode. Where it cannot, SQLite silently keeps a rollback journal, with which a
-/// loss of power may undo the last commit; here that is an error.
+/// Puts SQLite into write-ahead-log mode. Where that fails, SQLite silently keeps a rollback journal, with which a loss
+/// of power may undo the last commit; here that is an error.
 pub(crate) fn use_write_ahead_log(connection: &rusqlite::Connection) -> SqlResult<()> {
     let mode: String = connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0))?;
     if mode == "wal" {
@@ -145,7 +144,7 @@ pub(crate) fn has_write_ahead_log(connection: &rusqlite::Connection) -> SqlResul
     Ok(mode == "wal")
 }
 
-/// Raises the format of a catalogue, which releases that do not know it refuse.
+/// Raises the format of a catalogue; releases that do not know the new format refuse the catalogue.
 pub(crate) fn raise_format(connection: &SqlConnection, format: u32) -> SqlResult<()> {
     let raise = "UPDATE federation SET value = CAST(CAST(?1 AS INTEGER) AS TEXT) \
                  WHERE key = 'format' AND CAST(value AS INTEGER) < ?1";
@@ -163,7 +162,7 @@ pub(crate) fn has_log_slots(connection: &SqlConnection) -> SqlResult<bool> {
     has_table(connection, "log_slots")
 }
 
-/// Whether the catalogue has a table. PostgreSQL has all that it ever has.
+/// Whether the catalogue has an optional table. In PostgreSQL only those of copies exist, and always do.
 pub(crate) fn has_table(connection: &SqlConnection, name: &str) -> SqlResult<bool> {
     if connection.postgres().is_some() {
         return Ok(name == "replicas");
@@ -335,14 +334,14 @@ CREATE TABLE link_targets (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// What PostgreSQL's tables have besides: that a version follows another one only once, and transactions by their UUID.
+/// Additional indexes in PostgreSQL: a version follows another one only once; transactions by their UUID.
 const POSTGRES_INDEXES: &str = "
 ALTER TABLE versions ADD COLUMN base BIGINT;
 ALTER TABLE versions ADD CONSTRAINT versions_by_base UNIQUE (database, container, base);
 CREATE INDEX commits_by_transaction ON commits (transaction_uuid);
 ";
 
-/// What each commit touched, as a number of `TouchedRows`; null if its writer did not say.
+/// The rows that each commit touched, as a number of `TouchedRows`; null if its writer did not record it.
 const TOUCHED: &str = "ALTER TABLE commits ADD COLUMN IF NOT EXISTS touched BIGINT;";
 
 /// The tables of the servers of a federation that has several, in PostgreSQL alone.
@@ -365,8 +364,8 @@ CREATE TABLE IF NOT EXISTS homes (
 CREATE INDEX IF NOT EXISTS homes_by_server ON homes (server);
 ";
 
-/// The tables of bytes that are durable here before they are in the database files: those of commits that have a
-/// slot, and those of others. A catalogue gets them with the first commit that has such bytes; one of format 5 has
+/// The tables of bytes that are durable here before they are in the database files: bytes of commits that have a slot,
+/// and bytes of other commits. A catalogue gets both with the first commit with such bytes; a catalogue of format 5 has
 /// the second.
 pub(crate) const LOG_SLOTS_TABLES: &str = "
 CREATE TABLE log_slots (
@@ -384,7 +383,7 @@ CREATE TABLE IF NOT EXISTS logged_writes (
 ) STRICT;
 ";
 
-/// The setting of the table `federation` with which the names of this catalogue's objects begin.
+/// The setting for the id with which the names of this catalogue's objects in stores begin.
 pub(crate) const ARCHIVE_SETTING: &str = "archive";
 
 /// The tables of copies in stores. A catalogue gets them with its first copy or pin.

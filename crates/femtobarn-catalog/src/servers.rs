@@ -1,28 +1,28 @@
-//! The servers of a federation that has several, and which of them has a database.
+//! The servers of a federation that has several, and the homes of databases.
 //!
-//! 1. Each database has a *home*: the server in whose folder its file is. A database without one is everyone's, as in a
-//!    federation that no server joined.
-//! 2. A server is alive as long as its lease, by PostgreSQL's clock. Its *epoch* is raised whenever it joins, and when its
-//!    databases are taken over; the epoch of a home, whenever the home changes or fences its writers off.
-//! 3. Whoever writes to a database shows these epochs as they were when its lock was granted, as a [`Fence`]. The commit
-//!    compares them, so no message between servers is needed when one of them lost its lease or a lock.
+//! 1. Each database has a *home*: the server in whose folder its file is. A database without a home can be written
+//!    through any server, as in a federation that no server joined.
+//! 2. A server is alive as long as its lease, by PostgreSQL's clock. Its *epoch* is raised whenever it joins, and when
+//!    its databases are taken over; the epoch of a home, whenever the home changes or fences off its writers.
+//! 3. A writer to a database shows these epochs as they were when its lock was granted, as a [`Fence`]. The commit
+//!    compares them, so no message between servers is needed when a server has lost its lease, or a writer its lock.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::ids::DatabaseId;
 
-/// Milliseconds for which a server that was stopped may be away until it counts as away for longer than a restart takes.
+/// Milliseconds after which a stopped server counts as offline for longer than a restart takes.
 const RESTART_MS_MAX: u64 = 10_000;
 
-/// What a server that joins a federation says of itself.
+/// The properties of a server that joins a federation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoiningServer {
-    /// Its name, unique in the federation.
+    /// The name, unique in the federation.
     pub name: String,
     /// The URL of the federation there: `root://host:port//lhc.fed`.
     pub url: String,
-    /// The name of its disk. Servers with the same one see the same files, and take over from each other.
+    /// The name of the server's disk. Servers with the same one see the same files, and take over from each other.
     pub storage: String,
 }
 
@@ -30,11 +30,11 @@ pub struct JoiningServer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerStanding {
-    /// It has databases, and gets new ones.
+    /// The server has databases, and gets new ones.
     Active,
-    /// It gets no new ones, and those that it has move away.
+    /// The server gets no new databases, and those that it has move to other servers.
     Draining,
-    /// It was stopped.
+    /// The server was stopped.
     Left,
 }
 
@@ -52,23 +52,23 @@ impl ServerStanding {
 /// A server of a federation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerRow {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The URL of the federation there: `root://host:port//lhc.fed`.
     pub url: String,
     /// The name of its disk.
     pub storage: String,
-    /// Whether it gets databases.
+    /// Whether the server gets databases.
     pub state: ServerStanding,
-    /// How often it joined or was taken over from.
+    /// How many times the server joined or was taken over from.
     pub epoch: u64,
-    /// Whether its lease lasts.
+    /// Whether the server's lease lasts.
     pub is_alive: bool,
     /// Bytes free on its disk, as of its last renewal.
     pub free_bytes: u64,
-    /// Requests for files that it worked on then.
+    /// File requests in progress at its last renewal.
     pub load: u64,
-    /// Databases whose home it is.
+    /// The number of databases whose home it is.
     pub databases: u64,
 }
 
@@ -79,25 +79,25 @@ pub struct Home {
     pub server: String,
     /// The URL of the federation there: `root://host:port//lhc.fed`.
     pub url: String,
-    /// Whether its lease lasts.
+    /// Whether the server's lease lasts.
     pub is_alive: bool,
-    /// The epoch of the home; 0 for that of a database which is not committed yet.
+    /// The epoch of the home; 0 for a database that is not committed yet.
     pub epoch: u64,
     /// The epoch of the server.
     pub server_epoch: u64,
-    /// The milliseconds since its lease was over; 0 while it lasts.
+    /// Milliseconds since the lease has ended; 0 while it lasts.
     pub away_ms: u64,
-    /// Whether a server that lives has its disk, and takes its databases over.
+    /// Whether a server that is alive has the same disk, and takes over the databases of this one.
     pub has_stand_in: bool,
 }
 
 impl Home {
-    /// Whether it is not worth waiting for: no server takes over, and a restart would have been done by now.
+    /// Whether waiting is pointless: no server takes over, and a restart would be complete by now.
     pub fn is_given_up(&self) -> bool {
         !self.is_alive && !self.has_stand_in && self.away_ms >= RESTART_MS_MAX
     }
 
-    /// The error for whoever needs a database whose home is away.
+    /// The error for a client that needs a database whose home is offline.
     pub fn absence(&self, database: DatabaseId) -> Error {
         let Home { server, url, away_ms, .. } = self;
         let advice = if self.has_stand_in {
@@ -122,13 +122,13 @@ impl From<ServerRow> for Home {
     }
 }
 
-/// The right to write to a database, from the server that granted its lock. A commit with one whose epochs have passed is
-/// refused.
+/// The right to write to a database, from the server that granted its lock. The commit refuses a fence with outdated
+/// epochs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fence {
     /// The database.
     pub database: DatabaseId,
-    /// The server that granted its lock.
+    /// The server that granted the lock.
     pub server: String,
     /// The epoch of the server then.
     pub server_epoch: u64,

@@ -19,15 +19,15 @@ use crate::sql::{OptionalExtension, SqlConnection, SqlFailure, SqlResult, params
 /// SQLite numbers the row itself, by the same rule.
 const INSERT_COMMIT: &str = "INSERT INTO commits (transaction_uuid, time_us, message, user_name, host, pid) \
     VALUES (?1, max(?2, coalesce((SELECT time_us FROM commits ORDER BY csn DESC LIMIT 1), ?2)), ?3, ?4, ?5, ?6)";
-/// For PostgreSQL, in a transaction that has the lock of the catalogue since an earlier statement: this one sees all
-/// commits, then.
+/// For PostgreSQL. An earlier statement of the transaction has taken the lock of the catalogue, so this one sees all
+/// commits.
 const INSERT_COMMIT_WITH_CSN: &str = "INSERT INTO commits \
     (csn, transaction_uuid, time_us, message, user_name, host, pid, touched) \
     SELECT coalesce(max(csn), 0) + 1, ?1, \
     greatest(?2, (SELECT time_us FROM commits ORDER BY csn DESC LIMIT 1)), ?3, ?4, ?5, ?6, ?7 FROM commits RETURNING csn";
 
-/// Applies `commit` in the transaction that is open on `connection`. `is_checked` says that the caller knows that the
-/// versions may follow those that they do, as of the newest state.
+/// Applies `commit` in the transaction that is open on `connection`. `is_checked` means that the caller has already
+/// checked the versions against the newest state.
 pub(crate) fn apply(
     connection: &SqlConnection,
     commit: &Commit,
@@ -65,7 +65,7 @@ pub(crate) fn apply(
     Ok(csn)
 }
 
-/// The clock may step back; the times of commits may not, because snapshots are found by them.
+/// The clock may step back, but the times of commits must not, because snapshots are found by time.
 fn insert_commit(connection: &SqlConnection, commit: &Commit) -> SqlResult<Csn> {
     let (transaction, time_us) = (commit.transaction.as_bytes(), clock::utc_us());
     let author = commit.author.as_ref();
@@ -163,8 +163,8 @@ fn insert_container(connection: &SqlConnection, csn: Csn, new: &NewContainer) ->
     name_container(connection, csn, new.database, new.id, &new.name)
 }
 
-/// Inserts the row of a version without any check. PostgreSQL's table has the version before it as `base`, 0 for none, of
-/// which no two versions may have the same; null for one that was not committed here.
+/// Inserts the row of a version without any check. In PostgreSQL the column `base` has the version before it, or 0, and
+/// is unique within the container; it is null for a version that was not committed here.
 pub(crate) fn insert_version_row(
     connection: &SqlConnection,
     row: &VersionRow,
@@ -247,7 +247,7 @@ fn move_database(connection: &SqlConnection, database: DatabaseId, path: &str) -
     }
 }
 
-/// Refuses a database that is sealed, attached or dropped, or has changed since commit `seen`.
+/// Refuses to seal a database that is sealed, attached or dropped, or has changed since commit `seen`.
 fn seal_database(
     connection: &SqlConnection,
     csn: Csn,
@@ -259,7 +259,7 @@ fn seal_database(
     connection
         .prepare_cached("UPDATE databases SET sealed = ?2 WHERE id = ?1")?
         .execute(params![database.0, signed(csn.0)])?;
-    // A sealed database has no writers that could take free space.
+    // A sealed database has no writers, so its free space is not needed any more.
     connection
         .prepare_cached("DELETE FROM free_extents WHERE database = ?1")?
         .execute([database.0])?;

@@ -1,8 +1,8 @@
-//! Where the catalogue has bytes of database files that a commit makes durable: in one of a fixed number of *slots*,
-//! whose rows are written again and again, or else in rows of their own.
+//! Bytes of database files that the catalogue makes durable with a commit. They are stored in one of a fixed number of
+//! *slots*, whose rows are written again and again, or else in rows of their own.
 //!
 //! The row of a slot fills one page of SQLite's, or several, so that the next commit with about as many bytes writes
-//! the same pages, and neither makes nor frees any. Commit `n` has slot `n % SLOTS`, if the commit that had it before
+//! the same pages, and neither allocates nor frees any. Commit `n` uses slot `n % SLOTS`, if the slot's earlier commit
 //! was written back.
 //!
 //! ```text
@@ -10,9 +10,9 @@
 //! 4 bytes   8 bytes   4 bytes   size    little-endian
 //! ```
 //!
-//! 1. The row of slot [`WRITTEN_BACK`] has the newest commit up to which all slots were written back. A slot with a
-//!    later commit has bytes that may not be durable in their files.
-//! 2. Bytes from a slot never panic.
+//! 1. The row of slot [`WRITTEN_BACK`] stores the newest commit up to which all slots were written back. The bytes of a
+//!    slot with a later commit may not be durable in their files.
+//! 2. Bytes from a slot never cause a panic.
 
 use super::FileWrite;
 use crate::error::Error;
@@ -25,9 +25,10 @@ use crate::sql::{SqlConnection, SqlResult, params};
 
 /// Slots of a catalogue.
 pub(crate) const SLOTS: u64 = 512;
-/// Bytes of a slot that is one page; with the heads of its row and page and the largest numbers, they fill it.
+/// Bytes of a slot of one page: together with the heads of its row and page and the largest numbers, they fill the
+/// page.
 const SLOT_BYTES: usize = 4032;
-/// Bytes that a commit may write to one file, so that its slot is one page.
+/// Bytes that a commit can write to one file if its slot is to be one page.
 pub(crate) const PAGE_ROOM: usize = SLOT_BYTES - HEAD_BYTES;
 /// Bytes that each further page of a slot has.
 const PAGE_BYTES: usize = 4092;
@@ -38,7 +39,7 @@ pub(crate) const WRITTEN_BACK: i64 = -1;
 /// Selects the slots that were not written back; its parameter is [`WRITTEN_BACK`].
 pub(crate) const WAITING_SLOTS: &str = "SELECT slot, csn, writes FROM log_slots \
      WHERE csn > (SELECT csn FROM log_slots WHERE slot = ?1)";
-/// Bytes before those of each write.
+/// Bytes of the head of each write in a slot.
 const HEAD_BYTES: usize = 16;
 
 /// Adds the bytes of commit `csn`.
@@ -59,7 +60,7 @@ pub(super) fn insert_writes(
         _ => writes.iter().try_for_each(|write| insert_row(connection, write)),
     };
     match insert() {
-        // After some errors SQLite has rolled the transaction back: then nothing may be written.
+        // After some errors SQLite has rolled the transaction back; then nothing may be written.
         Err(_) if !connection.is_autocommit() && !has_log_slots(connection)? => {
             connection.execute_batch(LOG_SLOTS_TABLES)?;
             raise_format(connection, FORMAT_WITH_LOG_SLOTS)?;
@@ -69,7 +70,7 @@ pub(super) fn insert_writes(
     }
 }
 
-/// Whether the bytes are in the slot of `csn` now. Not if that is taken.
+/// Stores the bytes in the slot of `csn`; returns whether it was free.
 fn fill_slot(connection: &SqlConnection, csn: Csn, bytes: &[u8]) -> SqlResult<bool> {
     let (slot, csn) = (signed(csn.0 % SLOTS), signed(csn.0));
     let filled = connection
@@ -87,7 +88,7 @@ fn fill_slot(connection: &SqlConnection, csn: Csn, bytes: &[u8]) -> SqlResult<bo
     Ok(made == 1)
 }
 
-/// Forgets the bytes of a database; a slot that has no others is free.
+/// Removes the bytes of a database from the slots; a slot with no other bytes becomes free.
 pub(crate) fn forget_database(connection: &SqlConnection, database: DatabaseId) -> SqlResult<()> {
     if !has_log_slots(connection)? {
         return Ok(());
@@ -97,7 +98,7 @@ pub(crate) fn forget_database(connection: &SqlConnection, database: DatabaseId) 
     let mut changed = vec![];
     while let Some(row) = rows.next()? {
         let (slot, csn): (i64, i64) = (row.get(0)?, row.get(1)?);
-        // Who writes back reports a slot that is damaged.
+        // A damaged slot is reported when it is written back.
         let Some(mut writes) = row.get_ref(2)?.as_blob().ok().and_then(decode) else { continue };
         let before = writes.len();
         writes.retain(|write| write.database != database);
@@ -120,7 +121,7 @@ fn insert_row(connection: &SqlConnection, write: &FileWrite) -> SqlResult<()> {
     Ok(())
 }
 
-/// The bytes of a slot with these writes, none of which is empty; none if they do not fit.
+/// Encodes writes, none of which is empty, as the bytes of a slot; `None` if they do not fit.
 fn encode(writes: &[FileWrite]) -> Option<Vec<u8>> {
     let size: usize = writes.iter().map(|write| HEAD_BYTES + write.bytes.len()).sum();
     let pages = size.saturating_sub(SLOT_BYTES).div_ceil(PAGE_BYTES);
@@ -138,7 +139,7 @@ fn encode(writes: &[FileWrite]) -> Option<Vec<u8>> {
     Some(slot)
 }
 
-/// The writes that a slot has; none if its bytes are not those of a slot.
+/// Decodes the writes in a slot; `None` if the bytes are malformed.
 pub(crate) fn decode(mut slot: &[u8]) -> Option<Vec<FileWrite>> {
     let mut writes = vec![];
     while let Some((head, rest)) = slot.split_first_chunk::<HEAD_BYTES>() {
@@ -159,7 +160,7 @@ pub(crate) fn decode(mut slot: &[u8]) -> Option<Vec<FileWrite>> {
     Some(writes)
 }
 
-/// The writes in the order of their places, those that follow each other as one: most commits write behind the one
+/// The writes in the order of their offsets, with adjacent ones joined: most commits write right behind the commit
 /// before.
 pub(crate) fn joined<'a>(writes: impl IntoIterator<Item = &'a FileWrite>) -> Vec<(u64, Vec<u8>)> {
     let mut sorted: Vec<&FileWrite> = writes.into_iter().collect();

@@ -15,8 +15,8 @@
 //!    as [`Commit::writes`]; the caller sees to it.
 //! 3. Every statement touches rows of this commit only, so the cost does not grow with history.
 //!
-//! `apply` runs the protocol, over `log_slots`, where the catalogue has bytes of files, and `name_changes`, over
-//! `status`, which says whether a database or container may still be changed.
+//! `apply` runs the protocol, over `log_slots`, which stores bytes of files in the catalogue, and `name_changes`, over
+//! `status`, which determines whether a database or container may still be changed.
 
 use std::collections::HashSet;
 
@@ -46,15 +46,15 @@ pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 pub struct Commit {
     /// The identity of the transaction, for [`crate::LocalCatalogue::find_commit`].
     pub transaction: Uuid,
-    /// Its author's message.
+    /// The author's message.
     pub message: String,
-    /// Its author; this process if there is none.
+    /// The author; this process if `None`.
     pub author: Option<Author>,
-    /// Databases that it creates or attaches.
+    /// Databases to create or attach.
     pub new_databases: Vec<NewDatabase>,
-    /// Containers that it creates.
+    /// Containers to create.
     pub new_containers: Vec<NewContainer>,
-    /// Classes that it declares. A class that exists with the same definition is accepted.
+    /// Classes to declare. A class that exists with the same definition is accepted.
     pub new_classes: Vec<ClassRow>,
     /// New versions of containers.
     pub versions: Vec<NewVersion>,
@@ -62,34 +62,33 @@ pub struct Commit {
     pub writes: Vec<FileWrite>,
     /// Databases that containers of this commit link to from now on, appended to the earlier ones.
     pub link_targets: Vec<(DatabaseId, ContainerId, Vec<Uuid>)>,
-    /// Databases that become read-only for ever, each with the commit that the sealer read: a later change is a
-    /// conflict, because the sealed file would miss it.
+    /// Databases to seal, each with the commit that the sealer read: a later change is a conflict, because the sealed
+    /// file would miss it.
     pub sealed: Vec<(DatabaseId, Csn)>,
-    /// Databases whose file has moved, with its new path.
+    /// Databases whose file has moved, each with the new path.
     pub moved: Vec<(DatabaseId, String)>,
-    /// Databases that get another name, each with the commit that the transaction read: a later rename is a
-    /// conflict. Sealed and attached databases may be renamed, too.
+    /// Databases to rename, each with the commit that the transaction read: a later rename is a conflict. Sealed and
+    /// attached databases may be renamed, too.
     pub renamed_databases: Vec<(DatabaseId, Csn, String)>,
-    /// Containers that get another name, each with the commit that the transaction read: a later rename or
-    /// version is a conflict.
+    /// Containers to rename, each with the commit that the transaction read: a later rename or version is a conflict.
     pub renamed_containers: Vec<(DatabaseId, ContainerId, Csn, String)>,
-    /// Databases that it drops.
+    /// Databases to drop.
     pub dropped_databases: Vec<DroppedDatabase>,
-    /// Containers that it drops, each with the commit that the transaction read: a later rename or version is a
-    /// conflict.
+    /// Containers to drop, each with the commit that the transaction read: a later rename or version is a conflict.
     pub dropped_containers: Vec<(DatabaseId, ContainerId, Csn)>,
     /// Containers that were only read and must not have changed, in serialisable transactions.
     pub reads: Vec<(DatabaseId, ContainerId, Option<Csn>)>,
-    /// The rights to write to databases that have a home, from those who granted their locks.
+    /// The fences of databases that have a home, from the servers that granted their locks.
     pub fences: Vec<Fence>,
 }
 
-/// Bytes of a database's file. No write of the same commit or a later one is to the same place, until vacuum frees it.
+/// Bytes of a database's file. No two writes, of the same commit or of different ones, overlap until vacuum has freed
+/// the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileWrite {
     /// The database.
     pub database: DatabaseId,
-    /// Where the bytes are in its file.
+    /// The offset of the bytes in the file.
     pub offset: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
@@ -136,7 +135,7 @@ pub struct DroppedDatabase {
     pub id: DatabaseId,
     /// The commit that the transaction read; a later change of the database is a conflict.
     pub seen: Csn,
-    /// Whether vacuum leaves its file when no snapshot needs it any more: it was detached, not deleted.
+    /// Whether vacuum keeps the file when no snapshot needs it any more: the database was detached, not deleted.
     pub keeps_file: bool,
 }
 
@@ -164,7 +163,7 @@ pub struct NewVersion {
     pub database: DatabaseId,
     /// The container.
     pub container: ContainerId,
-    /// The version that the transaction started from; none for a container without one.
+    /// The version that the transaction started from; `None` for a container without versions.
     pub base: Option<Csn>,
     /// The header envelope.
     pub header: EnvelopeRange,
@@ -190,7 +189,7 @@ impl Commit {
         self.fences.iter().find(|fence| fence.database == database)
     }
 
-    /// The rows of the newest state that it changes.
+    /// The rows of the newest state that the commit changes.
     pub(crate) fn touched(&self) -> TouchedRows {
         let has_versions_alone = self.new_databases.is_empty()
             && self.new_containers.is_empty()
@@ -210,7 +209,7 @@ impl Commit {
         of.fold(TouchedRows::default(), TouchedRows::and)
     }
 
-    /// Checks everything that needs no look at the catalogue.
+    /// Runs all checks that do not need the catalogue.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the field that is wrong.
@@ -230,7 +229,7 @@ impl Commit {
                 )));
             }
         }
-        // The containers of an attached file keep the names that they have in it, so older names are allowed.
+        // The containers of an attached file keep their names in that file, so names by older rules are allowed.
         for container in &self.new_containers {
             names::check_existing_container_name(&container.name)?;
         }
@@ -303,7 +302,7 @@ impl NewVersion {
         }
     }
 
-    /// The row that commit `csn` gives this version.
+    /// The row of this version, made by commit `csn`.
     pub fn to_row(&self, csn: Csn) -> VersionRow {
         let &NewVersion { database, container, header, footer, annex, record, .. } = self;
         let &NewVersion { class_version, entries, deleted, bytes, .. } = self;

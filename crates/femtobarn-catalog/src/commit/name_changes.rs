@@ -1,5 +1,5 @@
-//! The names that a commit gives and ends. Names end before others begin, so that one commit can pass a name from
-//! one database or container to another, or swap two.
+//! The names that a commit assigns and ends. It ends names before it assigns new ones, so that one commit can pass a
+//! name from one database or container to another, or swap two names.
 
 use super::status::{
     ContainerStatus, check_database_unchanged, check_open, container_path, database_name,
@@ -146,9 +146,9 @@ fn end_container_name(
     check_name_ended(since, csn, seen, path)
 }
 
-/// Refuses to end a name that was given after commit `seen`, or that this commit has ended already.
+/// Refuses to end a name that was assigned after commit `seen`, or that this commit has ended already.
 ///
-/// `since` is the commit that gave the name; `None` if this commit has ended it.
+/// `since` is the commit that assigned the name; `None` if this commit has ended it.
 fn check_name_ended(
     since: Option<i64>,
     csn: Csn,

@@ -1,5 +1,5 @@
-//! The committed state of the databases and containers that a commit writes or has read: whether they may be
-//! changed, and are still what the transaction started from.
+//! The committed state of the databases and containers that a commit writes or has read: whether they may be changed,
+//! and are still in the state that the transaction started from.
 //!
 //! Names are looked up for error messages only, so that a commit does not pay for them.
 
@@ -44,7 +44,7 @@ impl ContainerStatus {
         Ok(found.ok_or_else(|| names::not_found("container", &name(), vec![]))?)
     }
 
-    /// Refuses a new version after `base` by `csn`, the commit that is being applied.
+    /// Refuses a new version on top of `base` by `csn`, the commit that is being applied.
     pub(super) fn check_writable(
         &self,
         connection: &SqlConnection,
@@ -61,8 +61,8 @@ impl ContainerStatus {
         self.check_base(connection, base)
     }
 
-    /// Refuses `csn`, the commit that is being applied, if the container is no longer at the version `base` that
-    /// it has read.
+    /// Refuses `csn`, the commit that is being applied, if the container is no longer at the version `base`, which the
+    /// transaction has read.
     pub(super) fn check_read(
         &self,
         connection: &SqlConnection,
@@ -248,7 +248,8 @@ impl DatabaseStatus {
     }
 }
 
-/// If `csn` itself dropped it, running the transaction again would not help, so that is not a conflict.
+/// The error for a dropped object. If `csn` itself dropped it, running the transaction again would not help, so that is
+/// not a conflict.
 fn is_dropped(what: &str, dropped: i64, csn: Csn) -> Error {
     if dropped == signed(csn.0) {
         Error::invalid(format!("{what} is dropped and changed by one commit"))

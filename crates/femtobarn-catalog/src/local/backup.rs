@@ -65,7 +65,8 @@ impl LocalCatalogue {
         Ok(csn)
     }
 
-    /// Adds the copy's path. SQLite does not say which of the two files failed; a full disk is that of the copy.
+    /// Adds the copy's path. SQLite does not report which of the two files failed; "disk full" can only be about the
+    /// copy.
     fn about_copy(&self, error: Error, path: &Path) -> Error {
         match error {
             Error::Full { .. } => Error::Full { path: path.to_owned() },

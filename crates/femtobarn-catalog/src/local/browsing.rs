@@ -1,5 +1,5 @@
-//! What people look at: all containers of a snapshot in one list, the commits page by page, the changes of one commit, how
-//! the federation has grown, and its settings.
+//! Look-ups for people: all containers of a snapshot in one list, the commits page by page, the changes of one commit,
+//! the growth of the federation, and its settings.
 //!
 //! Each look-up is one statement over the whole catalogue, which takes a fraction of a second for 10^5 containers; none
 //! is for programs that read data.
@@ -28,7 +28,7 @@ const CONTAINERS: &str = "SELECT m.name, \
      (SELECT max(w.csn) FROM versions w WHERE w.database = c.database AND w.container = c.id AND w.csn <= ?1) \
     WHERE m.since <= ?1 AND (m.until IS NULL OR m.until > ?1) ORDER BY m.database, n.container";
 
-/// `?1` is the commit. A container that was dropped, also with its database, is shown with its last name.
+/// `?1` is the commit. A container that was dropped, alone or with its database, is shown with its last name.
 const CHANGED_CONTAINERS: &str = "SELECT m.name, n.name, c.class, \
     CASE WHEN ?1 IN (c.dropped, d.dropped) THEN 'dropped' WHEN c.created = ?1 THEN 'created' \
      WHEN n.since = ?1 THEN 'renamed' ELSE 'changed' END, \
@@ -63,14 +63,14 @@ const SIZES: &str = "SELECT v.csn, v.entries - v.deleted, v.bytes, v.database, v
     JOIN databases d ON d.id = v.database ORDER BY v.database, v.container, v.csn";
 
 impl LocalCatalogue {
-    /// The settings of the federation by their keys, which docs/format.md lists.
+    /// The settings of the federation by key; docs/format.md lists the keys.
     pub fn settings(&self) -> Result<BTreeMap<String, String>> {
         let rows = self.all(SETTINGS, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(rows.into_iter().collect())
     }
 
-    /// All containers of a snapshot, in the order of their databases; a database without containers has one row, with an
-    /// empty name of a container.
+    /// All containers of a snapshot, ordered by database. A database without containers has one row, whose container
+    /// name is empty.
     pub fn listed_containers(&self, at: Csn) -> Result<Vec<ContainerSummary>> {
         self.all(CONTAINERS, [signed(at.0)], |row| {
             Ok(ContainerSummary {
@@ -89,7 +89,7 @@ impl LocalCatalogue {
     /// The newest `limit` commits not later than `at` with `text` in their message or author (`user@host`), in capital or
     /// small letters; the newest first.
     pub fn commits_until(&self, at: Csn, text: &str, limit: usize) -> Result<Vec<CommitRow>> {
-        // SQLite knows capitals of ASCII alone.
+        // SQLite changes the case of ASCII letters alone.
         let text = text.to_lowercase();
         let has_text = |row: &CommitRow| {
             text.is_empty()
@@ -109,7 +109,7 @@ impl LocalCatalogue {
         Ok(found)
     }
 
-    /// What a commit did to databases and containers.
+    /// The changes that a commit made to databases and containers.
     pub fn changes_of_commit(&self, csn: Csn) -> Result<Vec<CommitChange>> {
         self.commit_by_csn(csn)?;
         let mut changes = self.all(CHANGED_DATABASES, [signed(csn.0)], change)?;
@@ -123,8 +123,9 @@ impl LocalCatalogue {
         Ok(changes)
     }
 
-    /// The objects and bytes of the whole federation after commits that changed them: the last such commit of each of at
-    /// most `points` spans of equally many commits. Versions that vacuum has removed are not in it.
+    /// The objects and bytes of the whole federation over time. The commits are divided into at most `points` spans of
+    /// equally many; each span gives the state after its last commit that changed them. Versions that vacuum has
+    /// removed are not included.
     pub fn growth(&self, points: usize) -> Result<Vec<GrowthPoint>> {
         let mut growth = GrowthSums::of(self.head()?, points);
         self.read(|sql| {
@@ -168,12 +169,12 @@ fn size_row(row: &Row<'_>) -> RowResult<(SizeRow, Option<u64>)> {
     Ok((size, row.get::<Option<i64>>(5)?.map(crate::numbers::unsigned)))
 }
 
-/// What the commits of each span added to the federation, however many versions there are.
+/// The sizes that the commits of each span added to the federation, however many versions there are.
 struct GrowthSums {
     commits_in_span: u64,
-    /// The last commit that changed something and the objects and bytes added, or taken away if negative, by span.
+    /// By span: the last commit that changed a size, and the objects and bytes added (negative: removed).
     spans: BTreeMap<u64, (u64, (i64, i64))>,
-    /// The newest version so far of the container that is being added, and the commit that dropped it.
+    /// The newest version so far of the container that is being added, and the commit that dropped the container.
     last: Option<(SizeRow, Option<u64>)>,
 }
 
@@ -203,7 +204,7 @@ impl GrowthSums {
         self.last = Some((size, dropped));
     }
 
-    /// Takes the last sizes of a container away at the commit that dropped it.
+    /// Subtracts the last sizes of a container at the commit that dropped it.
     fn end_container(&mut self) {
         if let Some((SizeRow { sizes: (objects, bytes), .. }, Some(dropped))) = self.last.take() {
             self.add(dropped, (-objects, -bytes));

@@ -25,7 +25,7 @@ use crate::sql::params;
 pub struct LocalCatalogue {
     folder: PathBuf,
     identity: FederationIdentity,
-    /// Whether it was no leader's catalogue when it was opened.
+    /// Whether the catalogue was not a leader's when it was opened.
     is_copy: bool,
     /// Whether the catalogue has the tables of servers and homes.
     has_servers: bool,
@@ -43,36 +43,36 @@ impl LocalCatalogue {
     /// Creates a federation in `folder`, which must be empty or not exist.
     ///
     /// # Errors
-    /// [`Error::Exists`] if the folder holds a federation or anything else; [`Error::Invalid`] for a bad name;
+    /// [`Error::Exists`] if the folder holds a federation or anything else; [`Error::Invalid`] for an invalid name;
     /// [`Error::Io`], [`Error::Denied`] or [`Error::Full`] if the folder cannot be written.
     pub fn create(folder: &Path, name: &str) -> Result<Self> {
         creation::create(folder, name, Uuid::new_v4(), AllowedContent::Nothing)?;
         Self::open(folder)
     }
 
-    /// Creates a federation in `folder`, as [`create`](Self::create) does, with its catalogue in PostgreSQL, in a schema of
-    /// its own of the database that the URL names.
+    /// Creates a federation in `folder` with its catalogue in PostgreSQL: in the database that the URL names, in a new
+    /// schema.
     ///
     /// # Errors
-    /// As [`create`](Self::create); [`Error::Invalid`] for a bad URL; [`Error::Unavailable`] if the server does not
-    /// answer; [`Error::Denied`] if it refuses the log-in or a new schema.
+    /// Those of [`create`](Self::create); [`Error::Invalid`] for an invalid URL; [`Error::Unavailable`] if the server
+    /// does not answer; [`Error::Denied`] if it refuses the log-in or the new schema.
     pub fn create_in_postgres(folder: &Path, name: &str, url: &str) -> Result<Self> {
         creation::create_in_postgres(folder, name, Uuid::new_v4(), url)?;
         Self::open(folder)
     }
 
-    /// Creates the catalogue of a lost one anew, in a folder that still has the database files.
+    /// Creates an empty catalogue in place of a lost one, in a folder that still has the database files.
     /// [`LocalCatalogue::restore`] fills it.
     ///
     /// # Errors
-    /// As [`LocalCatalogue::create`]; [`Error::Exists`] only if the folder has a catalogue, or the write-ahead log of
-    /// one.
+    /// Those of [`LocalCatalogue::create`]; [`Error::Exists`] only if the folder has a catalogue, or the write-ahead
+    /// log of one.
     pub fn create_with(folder: &Path, name: &str, uuid: Uuid) -> Result<Self> {
         creation::create(folder, name, uuid, AllowedContent::LostCatalogue)?;
         Self::open(folder)
     }
 
-    /// Creates the catalogue of a copy, without rows.
+    /// Creates an empty catalogue for a copy.
     pub(super) fn create_empty(folder: &Path, name: &str, uuid: Uuid) -> Result<()> {
         creation::create(folder, name, uuid, AllowedContent::Nothing)
     }
@@ -80,10 +80,9 @@ impl LocalCatalogue {
     /// Opens the federation in `folder`, read-only if it cannot be written.
     ///
     /// # Errors
-    /// [`Error::NoFederation`] if the folder has no catalogue; [`Error::Closed`] if that was moved, and where to is not
-    /// known; [`Error::Corrupt`] if the catalogue is damaged;
-    /// [`Error::Unsupported`] if its format is not known, or if the machine crashed and the files cannot be written
-    /// here; [`Error::Io`] or [`Error::Denied`] if it cannot be read.
+    /// [`Error::NoFederation`] if the folder has no catalogue; [`Error::Closed`] if the catalogue was moved to an
+    /// unknown place; [`Error::Corrupt`] if it is damaged; [`Error::Unsupported`] if its format is unknown, or if the
+    /// machine crashed and the files cannot be written here; [`Error::Io`] or [`Error::Denied`] if it cannot be read.
     pub fn open(folder: &Path) -> Result<Self> {
         let folder = std::path::absolute(folder)
             .map_err(|error| Error::io("cannot find the folder", folder, error))?;
@@ -93,7 +92,7 @@ impl LocalCatalogue {
             Some(version) if version < POSTGRES_TABLES_VERSION && !connections.is_read_only() => {
                 match connections.write_as_anyone(upgrade_in_postgres) {
                     Ok(()) => true,
-                    // Who may only read need not have all.
+                    // A user who may only read does not need the newest tables.
                     Err(Error::Denied { .. }) => version > 1,
                     Err(error) => return Err(error),
                 }
@@ -143,13 +142,13 @@ impl LocalCatalogue {
 
     /// Whether servers may have joined the federation.
     pub(super) fn has_servers(&self) -> bool {
-        // It may have moved to SQLite, which has none.
+        // The catalogue may have moved to SQLite, which has no servers.
         self.has_servers && self.is_in_postgres()
     }
 
     /// Whether the catalogue can only be read here, as on a read-only medium and at a follower.
     pub fn is_read_only(&self) -> bool {
-        // A leader that is told of its successor later refuses changes when they come.
+        // A leader that learns of its successor later refuses each change when it is made.
         self.connections.is_read_only()
             || self.is_copy && !self.role().is_ok_and(|role| role == Role::Leader)
     }
@@ -167,8 +166,7 @@ impl LocalCatalogue {
         self.locks.clone()
     }
 
-    /// The target of a lock by its names, such as `container run7/events`; by its numbers if it has no committed
-    /// name.
+    /// The names of a lock's target, such as `container run7/events`; its numbers if it has no committed name.
     pub fn describe(&self, target: &LockTarget) -> String {
         self.target_names().describe(target)
     }
@@ -184,9 +182,9 @@ impl LocalCatalogue {
 
     /// Closes the connections to the catalogue; the next use opens new ones.
     ///
-    /// Call it before a fork if you can (in Python: `os.register_at_fork`), so that the child inherits none.
-    /// Otherwise the child notices the fork and opens its own, but it must not outlive the parent while other
-    /// processes use the catalogue.
+    /// Call it before a fork if you can (in Python: `os.register_at_fork`), so that the child inherits no connections.
+    /// Otherwise the child notices the fork and opens its own, but it must not outlive the parent while other processes
+    /// use the catalogue.
     pub fn disconnect(&self) {
         self.connections.disconnect();
     }
@@ -197,7 +195,7 @@ impl LocalCatalogue {
     /// processes share syncs.
     ///
     /// # Errors
-    /// As [`Catalogue::commit`](crate::Catalogue::commit).
+    /// Those of [`Catalogue::commit`](crate::Catalogue::commit).
     pub fn commit(&self, commit: Commit) -> Result<Csn> {
         commit.validate()?;
         self.file_log.sync_names([&commit])?;
@@ -209,7 +207,7 @@ impl LocalCatalogue {
         published
     }
 
-    /// Publishes several commits in one durable write. Each succeeds or fails by itself, unless the write fails.
+    /// Publishes several commits in one durable write. Each succeeds or fails independently, unless the write fails.
     pub fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Csn>> {
         if let Err(error) = self.file_log.sync_names(&commits) {
             return vec![Err(error); commits.len()];

@@ -1,5 +1,5 @@
-//! Where the catalogue of a federation is: in the file `catalogue.sqlite` of its folder, or in PostgreSQL, which the file
-//! `catalogue.toml` names.
+//! The place of a federation's catalogue: the file `catalogue.sqlite` in its folder, or PostgreSQL, named by the file
+//! `catalogue.toml`.
 
 use std::fs;
 use std::io;
@@ -17,12 +17,12 @@ use crate::sql::PostgresAddress;
 /// Bytes of a file that names a server, at most.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Where a catalogue is.
+/// The place of a catalogue.
 #[derive(Clone, Debug)]
 pub(super) struct CataloguePlace {
     /// The file in the federation's folder.
     pub(super) path: PathBuf,
-    /// The server; none if the file is the catalogue.
+    /// The server; `None` if the file itself is the catalogue.
     pub(super) postgres: Option<Arc<PostgresAddress>>,
 }
 
@@ -35,11 +35,11 @@ struct AddressFile {
 }
 
 impl CataloguePlace {
-    /// Finds the catalogue of a folder. If there is a file that names a server, that has it: a file of SQLite beside it is
-    /// what the catalogue was before it moved there, or is to be.
+    /// Finds the catalogue of a folder. A file that names a server takes precedence: then a file of SQLite beside it is
+    /// the catalogue before its move to that server, or the draft of a move back.
     ///
     /// # Errors
-    /// [`Error::NoFederation`] with what is missing; [`Error::Invalid`] if the file that names a server is not understood.
+    /// [`Error::NoFederation`] with the missing file; [`Error::Invalid`] if the file that names a server is malformed.
     pub(super) fn find(folder: &Path) -> Result<Self> {
         let (own, named) = (folder.join(CATALOGUE_FILE), folder.join(CATALOGUE_ADDRESS_FILE));
         match (is_file(&own, folder)?, is_file(&named, folder)?) {
@@ -66,7 +66,7 @@ impl CataloguePlace {
         self.path.parent().unwrap_or(&self.path)
     }
 
-    /// Makes the entries of the file's folder durable.
+    /// Makes the directory entries of the file's folder durable.
     pub(super) fn sync_folder(&self) -> Result<()> {
         let folder = self.folder();
         let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());

@@ -1,4 +1,4 @@
-//! What differs between two snapshots, for readers that keep what they know of the earlier one.
+//! The differences between two snapshots, for readers that keep their rows of the earlier one.
 
 use super::LocalCatalogue;
 use crate::error::Result;
@@ -6,7 +6,7 @@ use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::numbers::signed;
 use crate::sql::{Row, params};
 
-/// Each container is looked up once in the versions, whose number does not matter, then.
+/// The table of versions is searched once for each container, so the number of versions does not matter.
 const CONTAINERS: &str = "SELECT DISTINCT n.database, n.container FROM container_names n \
     WHERE n.since > ?1 AND n.since <= ?2 OR n.until > ?1 AND n.until <= ?2 OR EXISTS \
     (SELECT 1 FROM versions v WHERE v.database = n.database AND v.container = n.container \
@@ -19,13 +19,13 @@ const DATABASES: &str = "SELECT DISTINCT database FROM database_names \
 pub struct ChangedContainers {
     /// Databases that were created, attached, renamed, dropped or detached, ordered by id.
     pub databases: Vec<DatabaseId>,
-    /// Containers that were created, renamed or dropped, or have a new version; ordered by database and id. Those
-    /// that were dropped with their databases are not among them.
+    /// Containers that were created, renamed or dropped, or have a new version; ordered by database and id. Containers
+    /// that were dropped together with their database are left out.
     pub containers: Vec<(DatabaseId, ContainerId)>,
 }
 
 impl LocalCatalogue {
-    /// What commits after `since` up to `at` have changed. The cost grows with the number of containers (1.1 microseconds
+    /// The changes by commits after `since` up to `at`. The cost grows with the number of containers (1.1 microseconds
     /// for each), but not with that of their versions.
     pub fn containers_changed_since(&self, since: Csn, at: Csn) -> Result<ChangedContainers> {
         let range = params![signed(since.0), signed(at.0)];

@@ -2,7 +2,7 @@
 //! durable after the turn.
 //!
 //! 1. A change is acknowledged when it is durable.
-//! 2. What a change touched is on the page of recent changes before the turn ends.
+//! 2. The rows that a change touched are on the page of recent changes before the turn ends.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -24,19 +24,19 @@ pub(super) struct CommitWriter {
     log: SharedLog,
     /// Whether the last change waited for other processes.
     has_waited: Cell<bool>,
-    /// None if the page cannot be written; then the rows that processes know are not used.
+    /// `None` if the page cannot be written; then the rows that processes keep in memory are not used.
     recent: Option<RecentChanges>,
 }
 
-/// What a transaction changed, in the order of its changes.
+/// The effect of a transaction's changes, in their order.
 pub(super) struct Effect {
-    /// The newest commit; none if that is not known.
+    /// The newest commit; `None` if unknown.
     pub(super) head: Option<Csn>,
-    /// What each change touched.
+    /// The rows that each change touched.
     pub(super) changes: Vec<TouchedRows>,
 }
 
-/// The page of recent changes with a change, and the number of changes before it.
+/// The page of recent changes after a change, and the number of changes before it.
 pub(super) type NotedChange = (RecentPage, u64);
 
 /// A change that failed.
@@ -47,7 +47,7 @@ pub(super) struct ChangeFailure {
 }
 
 impl Effect {
-    /// That of a change which is not looked into.
+    /// The effect of a change that is not analysed.
     pub(super) fn unknown() -> Self {
         Effect { head: None, changes: vec![TouchedRows::ALL] }
     }
@@ -57,19 +57,19 @@ impl Effect {
         self.changes.iter().any(|change| *change != TouchedRows::default())
     }
 
-    /// That of a change to rows that nobody keeps.
+    /// The effect of a change to rows that no process keeps in memory.
     pub(super) fn none() -> Self {
         Effect { head: None, changes: vec![TouchedRows::default()] }
     }
 }
 
 impl ChangeFailure {
-    /// That of a change which is not on the disk.
+    /// A failure before the change could reach the disk.
     pub(super) fn before_commit(failure: impl Into<SqlFailure>) -> Self {
         ChangeFailure { failure: failure.into(), is_in_doubt: false }
     }
 
-    /// That of a change which may be on the disk.
+    /// A failure after which the change may be on the disk.
     pub(super) fn in_doubt(failure: impl Into<SqlFailure>) -> Self {
         ChangeFailure { failure: failure.into(), is_in_doubt: true }
     }
@@ -105,7 +105,7 @@ impl CommitWriter {
             before = log_state(sql);
             change(sql)
         })?;
-        // SQLite does not count changes of the schema; the sync of the next commit has them, too.
+        // SQLite does not count changes of the schema; the sync of the next commit makes them durable, too.
         if total_changes() == changes {
             return Ok(None);
         }
@@ -116,7 +116,7 @@ impl CommitWriter {
         match self.log.make_durable(change_number) {
             Ok(()) => Ok(noted),
             Err(error) => {
-                // Another process may be about to commit on top of this. If mending fails, its commit fails, too.
+                // Another process may be about to commit on top of this one. If mending fails, its commit fails, too.
                 drop(self.turns.wait().and_then(|_turn| self.log.mend(sql)));
                 Err(ChangeFailure::in_doubt(error))
             }
@@ -128,14 +128,14 @@ impl CommitWriter {
         self.has_waited.get()
     }
 
-    /// Adds a change to the page of recent changes. If that fails, the page means nothing until the next change.
+    /// Adds a change to the page of recent changes. If that fails, the page is invalid until the next change.
     fn note_recent(&self, before: Option<LogState>, effect: &Effect) -> Option<NotedChange> {
         let (before, after) = (before?, log_state(&self.connection.sql)?);
         if before == after {
             return None;
         }
         let Effect { head, changes } = effect;
-        // A program that takes no turns may have changed the catalogue after this transaction.
+        // A program that does not take turns may have changed the catalogue after this transaction.
         let (before, head) =
             if is_next(&before, &after) { (before, *head) } else { (LogState::default(), None) };
         Some(self.recent.as_ref()?.add((&before, &after), head, changes))
@@ -152,7 +152,7 @@ fn transact(
         .map_err(ChangeFailure::before_commit)
         .and_then(|effect| run("COMMIT").map(|_| effect).map_err(ChangeFailure::in_doubt));
     if !sql.is_autocommit() {
-        // The first error is the one that matters; the caller notices an open transaction if this fails, too.
+        // The first error is the relevant one; if this fails too, the caller notices the open transaction.
         let _ = run("ROLLBACK");
     }
     outcome

@@ -27,15 +27,15 @@ use crate::sql::{AtPath, BUSY_WAIT, PostgresAddress, PostgresConnection, SqlConn
 /// SQLite's default of 1,000, and the log is at most 16 MiB long.
 const CHECKPOINT_PAGES: u32 = 4096;
 const STATEMENTS_MAX: usize = 64;
-/// Pages that a writer keeps in memory: those of the slots of logged bytes, and others.
+/// Memory for the pages that a writer keeps: those of the slots of logged bytes, and others.
 const WRITER_CACHE_KIB: i64 = 4096;
 
 /// A connection, and how it was opened.
 pub(super) struct CatalogueConnection {
     pub(super) sql: SqlConnection,
     immutable: bool,
-    /// Whether it reads the log. One that is not immutable does not if the catalogue comes from another program, such
-    /// as a shell, and nobody has changed it since.
+    /// Whether the connection reads the log. One that is not immutable does not if another program, such as a shell,
+    /// wrote the catalogue, and no process has changed it since.
     has_log: bool,
 }
 
@@ -60,13 +60,13 @@ impl CatalogueConnection {
         Ok((handle, identity))
     }
 
-    /// The first connection to PostgreSQL, which its first statement makes, or fails.
+    /// The first connection to PostgreSQL. Its first statement connects, and fails if the server does not answer.
     pub(super) fn new_to_postgres(address: &Arc<PostgresAddress>) -> Self {
         let sql = SqlConnection::Postgres(PostgresConnection::new(Arc::clone(address)));
         CatalogueConnection { sql, immutable: false, has_log: false }
     }
 
-    /// A connection to PostgreSQL, which its first statement makes, and waits for while the server restarts.
+    /// A connection to PostgreSQL. Its first statement connects, and waits while the server restarts.
     pub(super) fn to_postgres(address: &Arc<PostgresAddress>) -> Self {
         let postgres = PostgresConnection::new(Arc::clone(address));
         postgres.be_patient();
@@ -87,7 +87,7 @@ impl CatalogueConnection {
     pub(super) fn open_writer(path: &Path) -> Result<Self> {
         let sql = open_shared(path)?;
         schema::use_write_ahead_log(&sql).at(path)?;
-        // A log that is new is made at the first look at the catalogue, and its file is opened next.
+        // A new log is made when the catalogue is first read, and its file is opened next.
         sql.query_row("PRAGMA schema_version", [], |_| Ok(())).at(path)?;
         sql.pragma_update(None, "cache_size", -WRITER_CACHE_KIB).at(path)?;
         // Checkpoints still sync.
@@ -114,7 +114,7 @@ impl CatalogueConnection {
         }
     }
 
-    /// Looks for a server of PostgreSQL that takes changes, if this connection's does not.
+    /// Looks for a server of PostgreSQL that accepts changes, if this connection's server does not.
     pub(super) fn look_for_primary(&self) {
         if let Some(postgres) = self.sql.postgres() {
             postgres.look_for_primary();
@@ -208,7 +208,7 @@ impl CatalogueConnection {
     }
 }
 
-/// Opens for reading and writing; SQLite falls back to reading by itself.
+/// Opens for reading and writing; SQLite itself falls back to reading.
 fn open_shared(path: &Path) -> Result<rusqlite::Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = || -> rusqlite::Result<rusqlite::Connection> {
@@ -225,7 +225,7 @@ fn open_shared(path: &Path) -> Result<rusqlite::Connection> {
     open().at(path)
 }
 
-/// Whether the catalogue and its log may be written here. True on a full or failing disk, too, which is no read-only
+/// Whether the catalogue and its log may be written here. True also on a full or failing disk, which is not a read-only
 /// medium.
 fn is_writable(path: &Path) -> bool {
     let folder = path.parent().unwrap_or(path);

@@ -41,7 +41,7 @@ pub(super) struct Connections {
     inode: (u64, u64),
     pub(super) readers: ReaderPool,
     writer: Mutex<Option<Writer>>,
-    /// The log as readers use it, who do not wait for the writer of this process.
+    /// A reader's handle of the log, so that readers do not wait for the writer of this process.
     readers_log: Mutex<Option<SharedLog>>,
     queue: CommitQueue,
     pub(super) known: Mutex<KnownRows>,
@@ -88,7 +88,7 @@ impl Connections {
         &self.place
     }
 
-    /// Whether the folder says by now that its catalogue is elsewhere.
+    /// Whether the folder now shows that its catalogue is elsewhere.
     pub(super) fn has_moved(&self) -> bool {
         let folder = self.place.folder();
         if !self.is_postgres() {
@@ -104,7 +104,8 @@ impl Connections {
         self.place.postgres.is_some()
     }
 
-    /// Whether PostgreSQL takes no changes, as this process knows; none for a file. A thread asks again, so nobody waits.
+    /// Whether PostgreSQL refuses changes, as far as this process knows; `None` for a file. A background thread asks
+    /// the server again, so no caller waits.
     pub(super) fn is_read_only(self: &Arc<Self>) -> Option<bool> {
         let address = self.place.postgres.as_ref()?;
         if address.begin_asking_again() {
@@ -141,7 +142,8 @@ impl Connections {
         found
     }
 
-    /// Runs a change in a transaction of its own, whoever makes it and wherever it is; durable when this returns.
+    /// Runs a change in a transaction of its own, without checking the catalogue's role or place; durable when this
+    /// returns.
     pub(super) fn write_unchecked<T>(
         &self,
         change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
@@ -149,7 +151,7 @@ impl Connections {
         once(change, |change| self.change(change))
     }
 
-    /// As [`write_unchecked`](Self::write_unchecked), of a change that is run once.
+    /// Runs a change as [`write_unchecked`](Self::write_unchecked) does, once.
     pub(super) fn change(&self, change: Work<'_>) -> Result<()> {
         let changed = self.run(&mut |sql| change(sql).map(|()| Effect::unknown()));
         changed.map(drop).map_err(|failed| self.record_failure(failed))
@@ -161,8 +163,8 @@ impl Connections {
         changed.map(drop).map_err(|failed| self.record_failure(failed))
     }
 
-    /// Runs a change without which the catalogue says the same, such as an index. If it fails, nothing is in doubt; if
-    /// it is one of the schema, the next commit makes it durable.
+    /// Runs a change that does not affect the contents of the catalogue, such as a new index. If it fails, nothing is
+    /// in doubt; a change of the schema becomes durable with the next commit.
     pub(super) fn write_optional(&self, change: Work<'_>) -> Result<()> {
         let changed = self.run(&mut |sql| change(sql).map(|()| Effect::unknown()));
         changed.map(drop).map_err(|failed| failed.failure.at(&self.place.path))
@@ -194,14 +196,14 @@ impl Connections {
             writer.connection.disable_checkpoint_on_close();
         }
         if !writer.connection.sql.is_autocommit() {
-            // The transaction could not be rolled back, so its connection is closed with it.
+            // The transaction could not be rolled back, so its connection is closed, which ends it.
             *slot = None;
         }
         result
     }
 
-    /// Waits until everything that look-ups have returned so far is durable. On a read-only medium there is no log
-    /// that this process could sync, and this does nothing. PostgreSQL shows nothing that is not durable.
+    /// Waits until all rows that look-ups have returned so far are durable. On a read-only medium there is no log that
+    /// this process could sync, so this does nothing. PostgreSQL shows only durable rows.
     pub(super) fn wait_durable(&self) {
         if self.place.postgres.is_some() {
             return;
@@ -250,7 +252,7 @@ impl Connections {
         }
     }
 
-    /// As [`role::check_leader`], in the transaction that is open on `sql`.
+    /// Checks [`role::check_leader`] in the transaction that is open on `sql`.
     fn check_leader(&self, sql: &SqlConnection) -> SqlResult<()> {
         let state = log_state(sql);
         if self.with_known(state, |known| known.leads()) != Some(true) {
@@ -260,7 +262,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Whether the rows that this process knows admit the commit, in the transaction that is open on `sql`.
+    /// Whether the rows that this process has in memory admit the commit, in the transaction that is open on `sql`.
     fn is_checked(&self, sql: &SqlConnection, commit: &Commit) -> bool {
         self.with_known(log_state(sql), |known| known.admits(commit)) == Some(true)
     }
@@ -278,7 +280,7 @@ impl Connections {
         Ok(stored.into_iter().map(result).collect())
     }
 
-    /// Publishes commits to PostgreSQL that have no bytes of files, or have made these durable.
+    /// Publishes to PostgreSQL commits without bytes of files, or with bytes that are durable already.
     fn publish_durable(&self, group: &[Commit]) -> Result<Vec<Result<Csn>>> {
         if group.is_empty() {
             return Ok(vec![]);
@@ -328,7 +330,7 @@ impl Connections {
     }
 
     fn open_writer(&self) -> Result<Writer> {
-        // Readers of PostgreSQL do not get it back.
+        // The writer keeps this connection to PostgreSQL; it does not return to the pool of readers.
         let reader = self.reader()?;
         reader.connect(&self.place.path)?;
         reader.look_for_primary();
@@ -344,7 +346,7 @@ impl Connections {
             )));
         }
         let writer = CommitWriter::open(&self.place.path)?;
-        // The log's entry in the folder is new. SQLite syncs the folder, too, but ignores a failure.
+        // The log's directory entry is new. SQLite syncs the folder, too, but ignores a failure.
         self.place.sync_folder()?;
         Ok(Writer::Sqlite(writer))
     }

@@ -34,7 +34,7 @@ pub struct Contents {
     pub classes: Vec<(ClassRow, Csn)>,
     /// Databases, dropped or not. Without a list of names, a database has had the name in its row since its creation.
     pub databases: Vec<DatabaseRecord>,
-    /// Containers, dropped or not, with names as databases have them.
+    /// Containers, dropped or not. Without a list of names, a container has had the name in its row since its creation.
     pub containers: Vec<ContainerRecord>,
     /// Versions of containers.
     pub versions: Vec<VersionRow>,
@@ -57,7 +57,7 @@ pub struct LinkTargets {
     pub database: DatabaseId,
     /// The container.
     pub container: ContainerId,
-    /// In the order of their positions.
+    /// The targets in the order of their positions.
     pub targets: Vec<(Uuid, Csn)>,
 }
 
@@ -168,7 +168,7 @@ fn write(sql: &SqlConnection, contents: &Contents) -> SqlResult<()> {
     continue_sequences(sql, contents)
 }
 
-/// Inserts commits with times that never go back, because snapshots are found by time.
+/// Inserts commits whose times never decrease, because snapshots are found by time.
 fn write_commits(sql: &SqlConnection, commits: &[CommitRow]) -> SqlResult<()> {
     let mut commits: Vec<_> = commits.iter().collect();
     commits.sort_by_key(|row| row.csn);
@@ -194,7 +194,7 @@ fn write_commits(sql: &SqlConnection, commits: &[CommitRow]) -> SqlResult<()> {
 
 fn write_database(sql: &SqlConnection, record: &DatabaseRecord) -> SqlResult<()> {
     let row = &record.row;
-    // The table has the sealing commit instead of the state `sealed`.
+    // The table stores the sealing commit instead of the state `sealed`.
     let state = match row.state {
         DatabaseState::Attached => DatabaseState::Attached,
         _ => DatabaseState::Open,
@@ -264,7 +264,7 @@ fn write_container(sql: &SqlConnection, record: &ContainerRecord) -> SqlResult<(
     Ok(())
 }
 
-/// The given names, or `only` from creation to drop if there are none.
+/// The names in `names`; if there are none, the name `only`, from creation to drop.
 fn names_of(names: &[NameRow], only: &str, created: Csn, dropped: Option<Csn>) -> Vec<NameRow> {
     match names {
         [] => vec![NameRow { name: only.to_owned(), since: created, until: dropped }],
@@ -289,7 +289,7 @@ fn write_link_targets(sql: &SqlConnection, list: &LinkTargets) -> SqlResult<()> 
     Ok(())
 }
 
-/// Containers of attached files keep the ids of another federation, which do not count.
+/// Containers of attached files keep the ids of the federation that made them, so these ids do not count.
 fn continue_sequences(sql: &SqlConnection, contents: &Contents) -> SqlResult<()> {
     let attached: HashMap<DatabaseId, bool> = contents
         .databases

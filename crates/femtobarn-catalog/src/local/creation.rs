@@ -1,12 +1,12 @@
 //! Creation of a federation's folder.
 //!
-//! The catalogue is built as a draft under a temporary name and hard-linked into place when it is complete. In PostgreSQL, the
-//! tables are made in one transaction, and then the file is linked into place that names them.
+//! The catalogue is built as a draft under a temporary name and hard-linked into place when it is complete. In
+//! PostgreSQL, the tables are made in one transaction; then the file that names them is linked into place.
 //!
 //! 1. Of two processes that create the same federation one succeeds. On a file system without hard links the draft is
 //!    renamed, and for a moment both may succeed.
-//! 2. A crash leaves no incomplete catalogue. It may leave drafts and empty folders, which a later creation accepts, and in
-//!    PostgreSQL a schema that nothing names.
+//! 2. A crash leaves no incomplete catalogue. It may leave drafts and empty folders, which a later creation accepts,
+//!    and in PostgreSQL a schema that no file names.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -26,12 +26,13 @@ use crate::paths::{
 use crate::sql::{AtPath, PostgresAddress, SqlResult};
 use crate::{names, schema};
 
-/// What a folder may hold before a federation is created in it, beside the remains of an interrupted creation.
+/// The content that a folder may have before a federation is created in it, besides the remains of an interrupted
+/// creation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum AllowedContent {
-    /// Nothing.
+    /// No files.
     Nothing,
-    /// Any files but a catalogue and its log: those of a federation whose catalogue was lost.
+    /// Any files except a catalogue and its log: the files of a federation whose catalogue was lost.
     LostCatalogue,
 }
 
@@ -46,7 +47,7 @@ pub(super) fn create(folder: &Path, name: &str, uuid: Uuid, allowed: AllowedCont
 /// Creates a federation in an empty folder, with its catalogue in PostgreSQL.
 ///
 /// # Errors
-/// As [`create`], and those of the server.
+/// Those of [`create`], and those of the server.
 pub(super) fn create_in_postgres(folder: &Path, name: &str, uuid: Uuid, url: &str) -> Result<()> {
     let schema = schema_of(uuid);
     let address = Arc::new(PostgresAddress::parse(url, &schema)?);
@@ -61,11 +62,11 @@ pub(super) fn create_in_postgres(folder: &Path, name: &str, uuid: Uuid, url: &st
     let published = written.and_then(|()| publish(&draft, folder, CATALOGUE_ADDRESS_FILE));
     remove_draft(&draft);
     published.inspect_err(|error| {
-        // If the folder could not be synced, the file may be there, and others may have committed by now.
+        // If only the sync of the folder failed, the file may exist, and other processes may have committed by now.
         if named.exists() && !matches!(error, Error::Exists { .. }) {
             return;
         }
-        // Nothing names the schema. If it cannot be dropped, it does no harm.
+        // No file names the schema, so it does no harm if it cannot be dropped.
         let drop_schema = format!("DROP SCHEMA \"{schema}\" CASCADE");
         drop(writer.run(&mut |sql| sql.execute_batch(&drop_schema)));
     })
@@ -73,7 +74,7 @@ pub(super) fn create_in_postgres(folder: &Path, name: &str, uuid: Uuid, url: &st
 
 /// Writes the draft of a file that names a server, durably.
 pub(super) fn write_address(draft: &Path, url: &str, address: &PostgresAddress) -> Result<()> {
-    // A password is for the eyes of its owner.
+    // Only the owner may read a password.
     let mode = if address.has_password() { 0o600 } else { 0o644 };
     let write = || -> io::Result<()> {
         let mut file = File::options().write(true).create_new(true).mode(mode).open(draft)?;
@@ -83,7 +84,7 @@ pub(super) fn write_address(draft: &Path, url: &str, address: &PostgresAddress) 
     write().map_err(|error| Error::io("cannot write", draft, error))
 }
 
-/// Makes an empty catalogue in a file. If there is one that names a server, this one is not used.
+/// Makes an empty catalogue in a file. It is not used while the folder also has a file that names a server.
 pub(super) fn create_beside(folder: &Path, name: &str, uuid: Uuid) -> Result<()> {
     let draft = draft_in(folder);
     let written = write_draft(&draft, name, uuid);
@@ -92,7 +93,7 @@ pub(super) fn create_beside(folder: &Path, name: &str, uuid: Uuid) -> Result<()>
     published
 }
 
-/// Makes the folders of a federation; its absolute path.
+/// Makes the folders of a federation; returns the absolute path.
 fn prepare(folder: &Path, name: &str, allowed: AllowedContent) -> Result<PathBuf> {
     names::check("federation", name)?;
     let folder = std::path::absolute(folder)
@@ -120,7 +121,7 @@ fn check_content(folder: &Path, allowed: AllowedContent) -> Result<()> {
     for entry in fs::read_dir(folder).map_err(cannot)? {
         let file_name = entry.map_err(cannot)?.file_name();
         let file_name = file_name.to_string_lossy();
-        // SQLite would read a log without its catalogue as that of the new one.
+        // SQLite would take a log without a catalogue for that of the new catalogue.
         let is_log = log_path(Path::new(CATALOGUE_FILE)) == Path::new(&*file_name);
         let is_draft = file_name.starts_with(&draft_prefix());
         if is_draft || allowed == AllowedContent::LostCatalogue && !is_log {
@@ -186,7 +187,7 @@ fn publish(draft: &Path, folder: &Path, name: &str) -> Result<()> {
     sync_folder(folder)
 }
 
-/// Makes the names in a folder durable, and its own name in the folder above.
+/// Makes the entries of a folder durable, and its own entry in its parent.
 pub(super) fn sync_folder(folder: &Path) -> Result<()> {
     for path in [Some(folder), folder.parent()].into_iter().flatten() {
         File::open(path)

@@ -12,7 +12,7 @@ use crate::ids::DatabaseId;
 use crate::sql::{OptionalExtension, SqlConnection, SqlResult};
 
 /// Writes bytes to the file at `path` and makes them durable. A file that does not exist was lost, or removed with its
-/// database, and needs none.
+/// database, and is skipped.
 ///
 /// # Errors
 /// [`Error::Full`] or [`Error::Io`] if the file cannot be written.
@@ -42,7 +42,7 @@ pub(super) fn is_in_file(file: &File, write: &FileWrite) -> bool {
     file.read_exact_at(&mut found, write.offset).is_ok() && found == write.bytes
 }
 
-/// Makes the names of files durable, whose paths are relative to `root`.
+/// Makes the directory entries of files durable. `paths` are relative to `root`.
 ///
 /// # Errors
 /// [`Error::Io`] if a folder cannot be synced.
@@ -55,15 +55,15 @@ pub(super) fn sync_names<'a>(root: &Path, paths: impl IntoIterator<Item = &'a st
     })
 }
 
-/// A database, and its path if the commit makes it.
+/// A database, and its path if the commit creates the database.
 type WrittenFile<'a> = (DatabaseId, Option<&'a str>);
 
-/// Makes the bytes of files that come with the commits of a group durable in these, each file by one sync. A file that cannot
-/// be written, or that is missing, fails the commits that write to it alone: nothing else has their bytes. `folder` is the
-/// federation's; `path_of` finds the path of a database.
+/// Makes the bytes in the commits of a group durable in their files, with one sync for each file. If a file is missing
+/// or cannot be written, only the commits that write to it fail: their bytes are stored nowhere else. `folder` is that
+/// of the federation; `path_of` finds the path of a database.
 ///
 /// # Errors
-/// That of `path_of`, which fails the whole group.
+/// Those of `path_of`, which fail the whole group.
 pub(super) fn make_durable(
     folder: &Path,
     group: &[Commit],
@@ -96,7 +96,7 @@ pub(super) fn make_durable(
     Ok(outcomes)
 }
 
-/// The path of a database's file, relative to the federation's folder; none if there is no such database.
+/// The path of a database's file, relative to the federation's folder; `None` if there is no such database.
 pub(super) fn path_of(sql: &SqlConnection, database: DatabaseId) -> SqlResult<Option<String>> {
     let mut path = sql.prepare_cached("SELECT path FROM databases WHERE id = ?1")?;
     path.query_row([database.0], |row| row.get(0)).optional()

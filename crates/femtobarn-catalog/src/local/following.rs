@@ -1,10 +1,10 @@
 //! The catalogue of a follower: a copy that only rows of its leader change, until it is promoted.
 //!
-//! 1. A follower has the leader's state as of one commit, which is its head. New rows come in one SQL transaction,
+//! 1. A follower has the leader's state as of one commit, which is its head. New rows arrive in one SQL transaction,
 //!    after the bytes that they refer to.
-//! 2. A catalogue is changed by its own users, or by rows of a leader, never by both: each transaction looks first
-//!    which of them it is.
-//! 3. Rows that a snapshot needs that is pinned here are kept, whether the leader still has them or not.
+//! 2. Either the catalogue's own users change it, or rows of a leader do, never both: each transaction first checks
+//!    which.
+//! 3. Rows that a snapshot pinned here needs are kept, whether the leader still has them or not.
 
 use std::collections::BTreeMap;
 
@@ -30,17 +30,17 @@ use crate::sql::{OptionalExtension, SqlConnection, SqlResult, ToSql, params};
 
 /// The setting that has the mark of the undated rows that the leader sent last.
 const MARK: &str = "leader_mark";
-/// The setting that has the URL of a leader that does not know its successor yet.
+/// The setting for the URL of a former leader that does not know its successor yet.
 const UNTOLD: &str = "untold_leader";
-/// The settings that have what that leader is to be told.
+/// The settings for the promotion that the former leader must be informed of.
 const UNTOLD_PROMOTION: &str = "untold_promotion";
 const OWN_URL: &str = "own_url";
-/// The setting that tells a promotion of this follower from those of others.
+/// The setting that distinguishes a promotion of this follower from those of other followers.
 const PROMOTION: &str = "promotion";
-/// The setting that is there while bytes of versions here may be those of a later commit.
+/// The setting that exists while bytes of versions here may be those of a later commit.
 const INCOMPLETE: &str = "incomplete";
 
-/// What a follower changes beside the rows that its leader has sent.
+/// The changes that a follower makes in addition to the rows of its leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnChanges {
     /// Versions that the leader does not have any more.
@@ -53,17 +53,17 @@ pub struct OwnChanges {
     pub evicted: Vec<DatabaseId>,
     /// Databases whose files are here now.
     pub present: Vec<DatabaseId>,
-    /// The paths that this copy gives to new databases.
+    /// The paths of new databases in this copy.
     pub paths: BTreeMap<DatabaseId, String>,
 }
 
 impl LocalCatalogue {
-    /// Opens the catalogue in `folder` for a follower of a federation, or creates one without rows if the folder is empty
-    /// or does not exist. Whether it was created is returned; [`LocalCatalogue::follow`] makes it a follower.
+    /// Opens the catalogue in `folder` for a follower of a federation, or creates an empty one if the folder is empty
+    /// or does not exist. Returns also whether it was created; [`LocalCatalogue::follow`] makes it a follower.
     ///
     /// # Errors
-    /// As [`LocalCatalogue::create`]; [`Error::Exists`] if the folder has another federation, or one that does not
-    /// follow.
+    /// Those of [`LocalCatalogue::create`]; [`Error::Exists`] if the folder has another federation, or one that does
+    /// not follow.
     pub fn prepare_follower(folder: &Path, name: &str, uuid: Uuid) -> Result<(Self, bool)> {
         let is_new = !is_federation(folder);
         if is_new {
@@ -84,16 +84,16 @@ impl LocalCatalogue {
         Ok((catalog, is_new))
     }
 
-    /// Makes this catalogue follow the one at the URL `leader`. `is_new` says that the caller has just created it.
+    /// Makes this catalogue follow the one at the URL `leader`. `is_new` means that the caller has just created it.
     ///
     /// # Errors
-    /// [`Error::Denied`] if it is changed by its own users, or was succeeded.
+    /// [`Error::Denied`] if its own users change it, or it was succeeded.
     pub fn follow(&self, leader: &str, is_new: bool) -> Result<()> {
         if self.is_in_postgres() {
             let what = "a catalogue in PostgreSQL does not follow another one; make the copy in a new folder";
             return Err(Error::Unsupported { what: what.to_owned() });
         }
-        // From now on, files get the leader's bytes.
+        // From now on, the leader's bytes are written to the files.
         self.write_back()?;
         self.connections.write_as_anyone(|sql| {
             if !is_new {
@@ -104,7 +104,7 @@ impl LocalCatalogue {
         })
     }
 
-    /// Who changes this catalogue.
+    /// The role of this catalogue: who may change it.
     pub fn role(&self) -> Result<Role> {
         self.read(role)
     }
@@ -114,9 +114,9 @@ impl LocalCatalogue {
         self.read(|sql| setting(sql, MARK))
     }
 
-    /// Raises the horizon of a follower to that of its leader, but not beyond its newest commit, forgets the tags and kept
-    /// snapshots that the leader has forgotten, and returns the horizon. After that, no reader can pin a snapshot that the
-    /// leader has given up.
+    /// Raises the horizon of a follower to that of its leader, but not beyond its newest commit; removes the tags and
+    /// kept snapshots that the leader has removed; and returns the horizon. From then on no reader can pin a snapshot
+    /// that the leader has given up.
     pub fn begin_giving_up(&self, rows: &LeaderRows) -> Result<Csn> {
         let to = rows.horizon()?.unwrap_or(Csn::ZERO);
         let (tags, kept) = (rows.tags()?, rows.kept_snapshots()?);
@@ -137,8 +137,8 @@ impl LocalCatalogue {
         })
     }
 
-    /// Records that bytes of versions in this catalogue are about to be overwritten, as the leader has overwritten its
-    /// own while the two were not connected. Rows that are applied end this.
+    /// Records that bytes of versions in this catalogue are about to be overwritten, as the leader overwrote its own
+    /// while the two were not connected. The record ends when rows are applied.
     pub fn begin_overwriting(&self) -> Result<()> {
         self.connections.write_as_follower(|sql| set_text(sql, INCOMPLETE, Some("1")))
     }
@@ -149,8 +149,8 @@ impl LocalCatalogue {
         self.read(|sql| Ok(text(sql, INCOMPLETE)?.is_some()))
     }
 
-    /// Whether the first commits of the leader are still being copied, of which it has no snapshot any more: nothing can
-    /// be read here but what is tagged.
+    /// Whether the copy is not complete enough for a snapshot yet: the leader's first commits are still being copied,
+    /// whose snapshots the leader has given up. Until then only tagged snapshots can be read here.
     pub fn is_beginning(&self) -> Result<bool> {
         self.read(|sql| {
             let head = head(sql)?;
@@ -158,12 +158,12 @@ impl LocalCatalogue {
         })
     }
 
-    /// Applies the leader's rows after commit `since`, and makes its own changes, all or nothing. The caller has
-    /// made durable what the rows refer to.
+    /// Applies the leader's rows after commit `since`, and the follower's own changes, all or nothing. The caller has
+    /// made the bytes durable that the rows refer to.
     ///
     /// # Errors
     /// [`Error::Changed`] if the head is not `since`; [`Error::Denied`] if this catalogue does not follow any more;
-    /// [`Error::Invalid`] if the rows are malformed, or refer to others that are missing.
+    /// [`Error::Invalid`] if the rows are malformed, or refer to missing rows.
     pub fn apply_leader_rows(
         &self,
         since: Csn,
@@ -192,10 +192,10 @@ impl LocalCatalogue {
         })
     }
 
-    /// The promotion of this follower that has begun, or a new one, which is recorded before the leader is told.
+    /// The promotion of this follower that has begun, or a new one, which is recorded before the leader is informed.
     ///
     /// # Errors
-    /// [`Error::Denied`] if this catalogue follows nobody; [`Error::Invalid`] if there is no later generation.
+    /// [`Error::Denied`] if this catalogue does not follow; [`Error::Invalid`] if there is no later generation.
     pub fn begin_promotion(&self, url: &str) -> Result<Successor> {
         self.connections.write_as_follower(|sql| {
             let generation = setting(sql, GENERATION)?.unwrap_or(0).checked_add(1);
@@ -208,10 +208,10 @@ impl LocalCatalogue {
     }
 
     /// Makes a follower the leader of its federation, in a new generation and new epochs. `untold` is the URL of the
-    /// leader until now if that could not be told.
+    /// former leader if it could not be informed.
     ///
     /// # Errors
-    /// [`Error::Denied`] if this catalogue follows nobody.
+    /// [`Error::Denied`] if this catalogue does not follow.
     pub fn promote(&self, successor: &Successor, untold: Option<&str>) -> Result<()> {
         self.connections.write_as_follower(|sql| {
             for key in [LEADER, MARK, INCOMPLETE, PROMOTION] {
@@ -222,7 +222,7 @@ impl LocalCatalogue {
             set_text(sql, OWN_URL, untold.map(|_| successor.url.as_str()))?;
             self.retain(sql)?;
             set(sql, GENERATION, Some(successor.generation))?;
-            // Nobody writes to the others, whose bytes stay as they are.
+            // The other databases get no new bytes, so their epochs stay.
             sql.execute(
                 "UPDATE databases SET epoch = CASE WHEN epoch < ?1 THEN ?1 ELSE epoch + 1 END \
                  WHERE state = 'open' AND sealed IS NULL",
@@ -232,8 +232,8 @@ impl LocalCatalogue {
         })
     }
 
-    /// Makes a leader that was succeeded take changes again, in a generation after its successor's, which is returned.
-    /// For operators whose promotion failed: the caller knows that no other leader takes changes.
+    /// Makes a leader that was succeeded accept changes again, in a generation after its successor's, which is
+    /// returned. For operators whose promotion failed: the caller knows that no other leader accepts changes.
     ///
     /// # Errors
     /// [`Error::Denied`] if it was not succeeded.
@@ -253,7 +253,8 @@ impl LocalCatalogue {
         })
     }
 
-    /// The URL of a former leader that has not been told yet that this catalogue leads, and what it has to be told.
+    /// The URL of a former leader that has not been informed yet that this catalogue leads, and the promotion to
+    /// report.
     pub fn untold_leader(&self) -> Result<Option<(String, Successor)>> {
         self.read(|sql| {
             let Some(untold) = text(sql, UNTOLD)? else { return Ok(None) };
@@ -266,13 +267,13 @@ impl LocalCatalogue {
         })
     }
 
-    /// Records that the former leader knows that this catalogue leads.
+    /// Records that the former leader was informed that this catalogue leads.
     pub fn leader_is_told(&self) -> Result<()> {
         self.connections.write(|sql| set_text(sql, UNTOLD, None))
     }
 }
 
-/// Makes a catalogue that was restored its own users', whatever it was before.
+/// Makes a restored catalogue a leader, whatever its role was before.
 pub(super) fn begin_anew(sql: &SqlConnection) -> SqlResult<()> {
     for key in [
         LEADER,
@@ -310,7 +311,8 @@ fn apply(sql: &SqlConnection, rows: &LeaderRows, own: &OwnChanges) -> SqlResult<
         sql.execute("DELETE FROM kept_snapshots", [])?;
         sql.execute("DELETE FROM federation WHERE key IN ('keep_commits', 'keep_days')", [])?;
         replicas::forget_copies(sql)?;
-        // A leader that has a successor is asked for these rows again and again, so that it is noticed.
+        // Without a mark, these rows are requested from a leader that has a successor each time, so that the succession
+        // is noticed.
         if rows.successor()?.is_none() {
             set(sql, MARK, Some(rows.mark))?;
         }
@@ -318,7 +320,7 @@ fn apply(sql: &SqlConnection, rows: &LeaderRows, own: &OwnChanges) -> SqlResult<
     for rows in &rows.tables {
         let table = CopiedTable::of(&rows.table)?;
         match table.name {
-            // Each copy has files on its own disk.
+            // Each copy has its own disk.
             "disk_states" => continue,
             "replicas" | "discarded_objects" => replicas::make_tables(sql)?,
             _ => {}
@@ -336,10 +338,10 @@ fn apply(sql: &SqlConnection, rows: &LeaderRows, own: &OwnChanges) -> SqlResult<
     Ok(())
 }
 
-/// A row as it is stored here; none if it is not. A database stays at the path that this copy has given to it.
+/// A row as it is stored here; `None` if it is not stored. A database keeps the path that this copy has given to it.
 ///
 /// # Errors
-/// [`Error::Invalid`] if a follower does not take this from its leader.
+/// [`Error::Invalid`] if a follower does not accept this row from its leader.
 fn checked(
     sql: &SqlConnection,
     table: &str,

@@ -1,11 +1,11 @@
-//! Free ranges of database files: noted by vacuum, released to writers, taken and given back by these.
+//! Free ranges of database files: recorded by vacuum, released to writers, which take them and give unused parts back.
 //!
-//! 1. A range is in the table at most once, and ranges of a file do not overlap. The writer that took one owns it until
-//!    a later vacuum frees it again.
-//! 2. A range that is added is joined with those that it touches: else the space of many small commits, which one vacuum
-//!    after the other frees, would stay in pieces that no writer wants. What vacuum adds to released ranges takes these
-//!    back, so that one hole is punched for all.
-//! 3. The cost of taking or adding a range does not depend on how many there are.
+//! 1. A range is in the table at most once, and ranges of a file do not overlap. The writer that took a range owns it
+//!    until a later vacuum frees it again.
+//! 2. An added range is joined with the ranges that it touches: otherwise the space of many small commits, freed by one
+//!    vacuum after the other, would stay in pieces too small for any writer. A range that vacuum adds to released
+//!    ranges makes these unreleased again, so that one hole is punched for all.
+//! 3. The cost of taking or adding a range does not depend on their number.
 
 use super::LocalCatalogue;
 use crate::error::{Error, Result};
@@ -16,11 +16,11 @@ use crate::rows::BlobRange;
 use crate::sql::{OptionalExtension, SqlConnection, SqlResult, params};
 
 /// Whether bytes `?2..?3` overlap a free range. Of ranges that do not overlap, the last to begin is the last to end, so
-/// one row is looked at, however many there are.
+/// one row is read, whatever their number.
 const OVERLAPS: &str = "SELECT start + size > ?2 FROM free_extents WHERE database = ?1 AND start < ?3 \
     ORDER BY start DESC LIMIT 1";
 
-/// Takes out the ranges that end at byte `?2` or begin at byte `?3`; only released ones unless `?4` is null.
+/// Removes the ranges that end at byte `?2` or begin at byte `?3`; only released ones unless `?4` is null.
 const TAKE_NEIGHBOURS: &str = "DELETE FROM free_extents WHERE database = ?1 AND start IN \
     (?3, (SELECT max(start) FROM free_extents WHERE database = ?1 AND start < ?2)) \
     AND (start = ?3 OR start + size = ?2) AND (CAST(?4 AS INTEGER) IS NULL OR epoch IS NOT NULL) RETURNING start, start + size";
@@ -30,7 +30,7 @@ const TAKE_NEIGHBOURS: &str = "DELETE FROM free_extents WHERE database = ?1 AND 
 pub struct FreeExtent {
     /// The range.
     pub range: BlobRange,
-    /// Whether writers may take it. If not, its hole may not have been punched yet.
+    /// Whether writers may take the range. If not, its hole may not have been punched yet.
     pub is_released: bool,
 }
 
@@ -69,7 +69,7 @@ impl LocalCatalogue {
         })
     }
 
-    /// Begins a new epoch of the database, in which writers use nothing of the space that they have reserved. The caller
+    /// Begins a new epoch of the database, in which writers use none of the space that they have reserved. The caller
     /// has locked the database exclusively. Returns the epoch.
     ///
     /// # Errors
@@ -84,7 +84,8 @@ impl LocalCatalogue {
         epoch.map(unsigned).ok_or_else(missing)
     }
 
-    /// Takes the smallest released range of at least `size_min` bytes for the caller alone; `None` if there is none.
+    /// Takes the smallest released range of at least `size_min` bytes, which the caller owns from then on; `None` if
+    /// there is none.
     pub fn take_free_extent(
         &self,
         database: DatabaseId,
@@ -93,7 +94,7 @@ impl LocalCatalogue {
         let wanted = params![database.0, signed(size_min)];
         let offset = "SELECT start FROM free_extents \
             WHERE database = ?1 AND epoch IS NOT NULL AND size >= ?2 ORDER BY size LIMIT 1";
-        // Mostly there is none, and then this need not wait for the turn to commit.
+        // Usually there is none; then this need not wait for the turn to commit.
         if self.one(offset, wanted, |_| Ok(()))?.is_none() {
             return Ok(None);
         }
@@ -135,7 +136,7 @@ impl LocalCatalogue {
     }
 }
 
-/// Adds a range; without an epoch, it is not released yet.
+/// Adds a range; a range without an epoch is not released yet.
 pub(super) fn insert_free(
     sql: &SqlConnection,
     database: DatabaseId,

@@ -1,10 +1,11 @@
-//! Whether a commit may write to the databases that it writes to: its fences, compared with the servers and homes in
+//! Checks the fences of a commit: whether it may write to its databases, according to the servers and homes in
 //! PostgreSQL.
 //!
-//! 1. A database with a home takes commits that show its fence, and those of processes in a folder with the storage of
-//!    its home, whose locks are files there.
-//! 2. A new database gets a home in the commit that makes it: the server of its fence, or one with the folder's storage.
-//! 3. The caller's transaction has the lock of the catalogue, so what was compared is still true when it commits.
+//! 1. A database with a home accepts commits that show its fence, and commits of processes in a folder with the storage
+//!    of its home, whose locks are files there.
+//! 2. A new database gets a home in the commit that makes it: the server of its fence, or one with the folder's
+//!    storage.
+//! 3. The caller's transaction has the lock of the catalogue, so the result is still true when it commits.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -19,14 +20,14 @@ use crate::paths::{LOCKS_FOLDER, STORAGE_FILE};
 use crate::servers::Fence;
 use crate::sql::{OptionalExtension, Parameters, Row, RowResult, SqlConnection, SqlResult, params};
 
-/// The home of each database, with its server, and the server of the fence that is shown for it.
+/// The home of each database, with its server, and the server of the fence that the commit shows for it.
 const STATE: &str = "SELECT h.server, h.epoch, s.epoch, s.url, s.storage, f.epoch \
     FROM unnest(?1, ?2) WITH ORDINALITY AS k (database, server, number) \
     LEFT JOIN LATERAL (SELECT h.server, h.epoch FROM homes h WHERE h.database = k.database LIMIT 1) h ON true \
     LEFT JOIN servers s ON s.name = h.server \
     LEFT JOIN servers f ON f.name = k.server ORDER BY k.number";
 
-/// A database's home as it is when a commit is applied.
+/// A database's home at the time a commit is applied.
 struct HomeState {
     server: Option<String>,
     epochs: [Option<u64>; 2],
@@ -36,8 +37,8 @@ struct HomeState {
     fencing: Option<u64>,
 }
 
-/// Refuses a commit that may not write to one of its databases, and gives its new ones their homes. `path` is that of the
-/// file that names the catalogue.
+/// Refuses a commit that may not write to one of its databases, and sets the homes of its new databases. `path` is that
+/// of the file that names the catalogue.
 pub(super) fn check(sql: &SqlConnection, path: &Path, commit: &Commit) -> SqlResult<()> {
     let databases: Vec<DatabaseId> = written(commit).into_iter().collect();
     if databases.is_empty() {
@@ -81,7 +82,7 @@ pub(super) fn admits(home: (Option<&str>, [Option<u64>; 2]), fence: Option<&Fenc
                 && home == Some(fence.home_epoch)
                 && of_server == Some(fence.server_epoch)
         }
-        // Such a commit is looked into by itself.
+        // Other commits are checked one by one, by [`check`].
         _ => false,
     }
 }
@@ -145,7 +146,7 @@ fn set_home(sql: &SqlConnection, id: DatabaseId, server: &str) -> SqlResult<()> 
     sql.prepare_cached(insert)?.execute_with_next(params![id.0, server])
 }
 
-/// The home of a database that a local process makes: of the servers that see its folder, the first.
+/// Sets the home of a database that a local process creates: the first of the servers that see its folder.
 fn set_home_of_storage(sql: &SqlConnection, id: DatabaseId, storage: &str) -> SqlResult<()> {
     let find = "SELECT name FROM servers WHERE storage = ?1 ORDER BY state = 'left', name LIMIT 1";
     let server: Option<String> =

@@ -1,4 +1,4 @@
-//! What followers ask their leader's catalogue for, and how a follower's successor stops it.
+//! The questions of followers to their leader's catalogue, and how a successor stops a leader.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -26,10 +26,10 @@ const ROWS_MAX: u32 = 50_000;
 /// The tables that may have many rows of one commit, and the column that has the commit.
 const LARGE_TABLES: [(&str, &str); 3] =
     [("versions", "csn"), ("containers", "created"), ("link_targets", "csn")];
-/// How long it takes until indexes are made again that could not be made.
+/// The pause before the leader tries again to make indexes that could not be made.
 const INDEX_AGAIN: Duration = Duration::from_secs(300);
 
-/// The settings that tell the generation of the successor, and its promotion from others.
+/// The settings for the generation of the successor, and for its promotion, which distinguishes it from others.
 pub(super) const SUCCESSOR_GENERATION: &str = "successor_generation";
 pub(super) const SUCCESSOR_PROMOTION: &str = "successor_promotion";
 /// Bytes of a URL at most.
@@ -38,12 +38,12 @@ const URL_BYTES_MAX: usize = 1000;
 pub(super) const GENERATION: &str = "generation";
 
 impl LocalCatalogue {
-    /// What a follower needs that has all commits up to `since`, and the undated rows as of `mark`. The rows do not go
-    /// beyond 20,000 commits, or about 50,000 versions, unless there is no snapshot before; with `is_beginning`, as the
-    /// follower has no snapshot yet, not even then.
+    /// The rows that a follower needs which has all commits up to `since`, and the undated rows as of `mark`. The rows
+    /// cover at most 20,000 commits, or about 50,000 versions, unless that would end before the first snapshot; if
+    /// `is_beginning`, because the follower has no snapshot yet, the limit holds even then.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if `since` is newer than all commits: the follower has those of another history.
+    /// [`Error::Invalid`] if `since` is newer than all commits: the follower has a different history.
     pub fn rows_since(
         &self,
         since: Csn,
@@ -82,8 +82,8 @@ impl LocalCatalogue {
         self.read(|sql| sql.in_one_state(look_up))
     }
 
-    /// Makes the indexes by commit, unless they are there, or this process may not write. If they cannot be made, the
-    /// question takes longer, that is all.
+    /// Makes the indexes by commit, unless they exist, or this process may not write. Without them, followers'
+    /// questions only take longer.
     fn index_by_commit(&self) {
         let failed = *self.indexing_failed.lock();
         if self.connections.is_read_only()
@@ -100,8 +100,8 @@ impl LocalCatalogue {
         *self.indexing_failed.lock() = made.is_err().then(clock::now);
     }
 
-    /// All rows of a database's contents up to commit `at`, which a follower compares with its own when the
-    /// database's epoch has changed.
+    /// All rows of a database's contents up to commit `at`. A follower compares them with its own when the epoch of the
+    /// database has changed.
     pub fn rows_of_database(&self, database: DatabaseId, at: Csn) -> Result<LeaderRows> {
         let look_up = |sql: &SqlConnection| {
             let mut rows = LeaderRows { at, head: head(sql)?, ..LeaderRows::default() };
@@ -120,17 +120,17 @@ impl LocalCatalogue {
         self.read(|sql| sql.in_one_state(look_up))
     }
 
-    /// How often a follower became the leader in the history of this catalogue.
+    /// How many times a follower became the leader in the history of this catalogue.
     pub fn generation(&self) -> Result<u64> {
         self.read(|sql| Ok(setting(sql, GENERATION)?.unwrap_or(0)))
     }
 
-    /// Refuses all further changes here, because a follower leads the federation from now on. The newest commit is
-    /// returned. May be repeated.
+    /// Refuses all further changes here, because a follower leads the federation from now on. Returns the newest
+    /// commit. May be repeated.
     ///
     /// # Errors
-    /// [`Error::Changed`] if this catalogue is of that generation or a later one, or another follower leads it in
-    /// that generation; [`Error::Denied`] if it follows another one itself; [`Error::Invalid`] for a URL of more
+    /// [`Error::Changed`] if this catalogue is of that generation or a later one, or another follower leads in that
+    /// generation; [`Error::Denied`] if this catalogue follows another one itself; [`Error::Invalid`] for a URL of more
     /// than 1,000 bytes.
     pub fn yield_to(&self, successor: &Successor) -> Result<Csn> {
         let Successor { generation, promotion, url } = successor;
@@ -160,7 +160,7 @@ impl LocalCatalogue {
     }
 }
 
-/// The commit up to which the rows after `since` go into one answer.
+/// The last commit whose rows fit into one answer, which begins after `since`.
 fn last_in_answer(sql: &SqlConnection, since: Csn, is_indexed: bool) -> SqlResult<Csn> {
     let mut last = since.0.saturating_add(COMMITS_MAX);
     for (table, commit) in LARGE_TABLES.iter().filter(|_| is_indexed) {
@@ -195,7 +195,7 @@ fn is_indexed_by_commit(sql: &SqlConnection) -> SqlResult<bool> {
     has_index(sql, "versions_by_csn")
 }
 
-/// Rows of a table; `from` is what follows `FROM`.
+/// Rows of a table; `from` is the text after `FROM`.
 pub(super) fn read(
     sql: &SqlConnection,
     table: &CopiedTable,

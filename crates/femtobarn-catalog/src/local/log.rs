@@ -11,12 +11,12 @@
 //! Invariants:
 //! 1. A commit is acknowledged only after a sync that began when it was in the log, or after a checkpoint, in which
 //!    SQLite syncs both files itself.
-//! 2. After a failed sync the kernel may have dropped the pages that it could not write, and the next sync may
-//!    succeed without them; everything behind them in the log would be lost. So no commit begins until the log has
-//!    been rewritten from what can be read of it, and synced.
-//! 3. Zeros are written only behind the end of the file, while no process can append to it.
-//! 4. SQLite holds no locks on the log, so this file handle may be closed at any time. It is the file that SQLite
-//!    uses as long as the connection beside it is open.
+//! 2. After a failed sync the kernel may have dropped the pages that it could not write, and the next sync may succeed
+//!    without them; everything after them in the log would be lost. So no commit begins until the log has been
+//!    rewritten from its readable part, and synced.
+//! 3. Zeros are written only after the end of the file, while no process can append to it.
+//! 4. SQLite holds no locks on the log, so this file handle may be closed at any time. It is the file that SQLite uses
+//!    as long as the connection beside it is open.
 
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
@@ -32,10 +32,10 @@ use crate::sql::{AtPath, SqlConnection};
 
 /// Bytes that are rewritten at a time.
 const PIECE_BYTES: usize = 1 << 20;
-/// A log with zeros at its end is a multiple of this long. After SQLite has made it longer it is not, except once in
-/// some thousand times, when the next commit adds the zeros.
+/// The length of a log with zeros at its end is a multiple of this. After SQLite has extended the log its length is
+/// not, except once in some thousand times; then the next commit adds the zeros.
 const AHEAD_BYTES: u64 = 64 << 10;
-/// Numbers that no change gets after one was lost; more than there are committers.
+/// The gap in the numbers of changes after a number was lost; greater than the number of committers.
 const SKIPPED: u64 = 1 << 20;
 /// The log doubles in length until it grows by this much at a time.
 const AHEAD_BYTES_MAX: u64 = 1 << 20;
@@ -45,7 +45,7 @@ pub(super) struct SharedLog {
     file: File,
     path: PathBuf,
     progress: LogProgress,
-    /// The length of the file when it was last asked for.
+    /// The length of the file when it was last read.
     known_size: Cell<u64>,
 }
 
@@ -64,18 +64,18 @@ impl SharedLog {
         self.progress.numbers()
     }
 
-    /// Records one more change than `before` has, and returns its number. The caller has held the turn to commit
-    /// since it read `before`.
+    /// Records the change after `before`, and returns its number. The caller has held the turn to commit since it read
+    /// `before`.
     pub(super) fn record_change(&self, before: LogNumbers) -> u64 {
-        // Else the number of the change before was lost, and others may wait for it.
+        // Otherwise the number of the change before was lost, and its committers may still wait for it.
         let is_known = before.written >= before.durable;
         let change = before.written.max(before.durable) + if is_known { 1 } else { SKIPPED };
         self.progress.set_written(change);
         change
     }
 
-    /// Writes zeros behind the log if SQLite has used up the earlier ones. The caller has the turn to commit; `sql`
-    /// locks out programs that do not take it. Without zeros syncs take longer, that is all.
+    /// Writes zeros after the log if SQLite has used up the earlier ones. The caller has the turn to commit; `sql`
+    /// locks out programs that do not take turns. Without the zeros, syncs only take longer.
     pub(super) fn write_ahead(&self, sql: &SqlConnection) {
         let is_longer = log_state(sql).is_none_or(|state| log_end(&state) > self.known_size.get());
         if !is_longer || !self.read_size().is_ok_and(|size| !size.is_multiple_of(AHEAD_BYTES)) {
@@ -92,8 +92,8 @@ impl SharedLog {
         }
     }
 
-    /// After this call the kernel records the time of the next write so exactly that the next sync writes the inode,
-    /// too. So this is not called at every commit.
+    /// After this call the kernel records the time of the next write so exactly that the next sync must write the
+    /// inode, too. So this is not called at every commit.
     fn read_size(&self) -> std::io::Result<u64> {
         let size = self.file.metadata()?.len();
         self.known_size.set(size);
@@ -136,8 +136,8 @@ impl SharedLog {
         Ok(())
     }
 
-    /// Rewrites the log from what can be read of it. The caller has the turn to commit; `sql` locks out programs that
-    /// do not take it.
+    /// Rewrites the log from its readable part. The caller has the turn to commit; `sql` locks out programs that do not
+    /// take turns.
     pub(super) fn mend(&self, sql: &SqlConnection) -> Result<()> {
         let run = |statement| sql.execute_batch(statement).at(&self.path);
         run("BEGIN IMMEDIATE")?;
@@ -170,7 +170,7 @@ impl SharedLog {
         Ok(())
     }
 
-    /// Always [`Error::Io`], also on a full disk: the commit is in the log, so nothing may claim that it was not made.
+    /// Always [`Error::Io`], also on a full disk: the commit is in the log, so no error may claim that it was not made.
     fn failed(&self, source: std::io::Error) -> Error {
         let what = format!("cannot sync {}", self.path.display());
         Error::Io { what, source: Arc::new(source) }

@@ -1,10 +1,10 @@
-//! The files that have, or are to have, the bytes that the catalogue logged.
+//! The files whose bytes, or first bytes, the catalogue has logged.
 //!
-//! 1. A file whose first bytes are logged may be missing after a crash of the machine, or have other ones, if another
-//!    file had its name before. Then it is made anew from the log, which has all that was committed to it: a commit
-//!    whose bytes were synced in the file is published once the file's name is durable.
-//! 2. Nothing is taken from a file that has the database's UUID in its front, whatever else of that is damaged.
-//! 3. Every other file that is missing was lost, or removed with its database, and stays away.
+//! 1. A file whose first bytes are logged may be missing after a crash of the machine, or have the bytes of an earlier
+//!    file of that name. Then it is made again from the log, which has all bytes that were committed to it: a commit
+//!    whose bytes were synced in the file is published only once the file's name is durable.
+//! 2. A file with the UUID of the database in its front is never replaced, even if it is damaged otherwise.
+//! 3. Any other missing file was lost, or removed with its database, and is not made again.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -19,7 +19,7 @@ use crate::commit::FileWrite;
 use crate::error::{Error, Result};
 use crate::ids::DatabaseId;
 
-/// Logged bytes of one database. No two of them overlap, so they may be written in any order.
+/// Logged bytes of one database. No two writes overlap, so they may be made in any order.
 pub(super) struct LoggedWrites {
     /// The path of the file, relative to the federation's folder.
     pub(super) path: String,
@@ -28,7 +28,7 @@ pub(super) struct LoggedWrites {
     pub(super) writes: Vec<FileWrite>,
 }
 
-/// By database.
+/// Logged bytes by database.
 pub(super) type LoggedFiles = BTreeMap<DatabaseId, LoggedWrites>;
 
 impl LoggedWrites {
@@ -51,7 +51,7 @@ impl LoggedWrites {
     }
 }
 
-/// Makes the files below `root` whose first bytes are logged, unless they are there already, and makes their names
+/// Makes the files below `root` whose first bytes are logged, unless they exist, and makes their directory entries
 /// durable.
 pub(super) fn make_files<'a>(
     root: &Path,
@@ -69,7 +69,7 @@ pub(super) fn make_files<'a>(
 }
 
 fn begin_file(path: &Path, uuid: Uuid, first: &FileWrite) -> io::Result<()> {
-    // The folder of its place may be missing, too.
+    // The subfolder of its place may be missing, too.
     path.parent().map_or(Ok(()), fs::create_dir_all)?;
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
@@ -80,7 +80,7 @@ fn begin_file(path: &Path, uuid: Uuid, first: &FileWrite) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a file has the UUID of a database in a place where the database's first bytes have it.
+/// Whether a file has the UUID of a database at the offset at which the database's first bytes have it.
 fn has_uuid(file: &File, uuid: Uuid, first: &FileWrite) -> bool {
     let size = uuid.as_bytes().len();
     let places =

@@ -1,4 +1,4 @@
-//! What the catalogue's tables have of logged bytes.
+//! Reads logged bytes from the catalogue's tables.
 
 use super::decode::uuid;
 use super::logged_files::{LoggedFiles, LoggedWrites};
@@ -32,7 +32,7 @@ pub(super) fn written_back(sql: &SqlConnection) -> SqlResult<Csn> {
     Ok(Csn(unsigned(csn)))
 }
 
-/// What slots have that was not written back, up to their newest commit; none if there is nothing.
+/// The bytes in slots that were not written back, and their newest commit; `None` if there are none.
 pub(super) fn waiting_slots(sql: &SqlConnection) -> SqlResult<Option<(Csn, LoggedFiles)>> {
     if !has_log_slots(sql)? {
         return Ok(None);
@@ -75,7 +75,7 @@ fn damaged_slot() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), Some(what))
 }
 
-/// The id of the last row; none if there is no row.
+/// The id of the last row; `None` without rows.
 pub(super) fn last_row(sql: &SqlConnection) -> SqlResult<Option<i64>> {
     if !has_logged_writes(sql)? {
         return Ok(None);
@@ -84,7 +84,7 @@ pub(super) fn last_row(sql: &SqlConnection) -> SqlResult<Option<i64>> {
     sql.prepare_cached(last)?.query_row([], |row| row.get(0))
 }
 
-/// What rows have of the beginning of files.
+/// The logged first bytes of files, in rows.
 pub(super) fn first_rows(sql: &SqlConnection) -> SqlResult<Vec<LoggedWrites>> {
     if !has_logged_writes(sql)? {
         return Ok(vec![]);
@@ -120,7 +120,7 @@ pub(super) fn path_if_logged(
     Ok(if is_logged { Some(row.get(0)?) } else { None })
 }
 
-/// What the first rows after row `after` have, and the last of these; none if there is no such row.
+/// The bytes in the first rows after row `after`, and the id of the last of these rows; `None` if there is no such row.
 pub(super) fn rows_after(sql: &SqlConnection, after: i64) -> SqlResult<Option<(i64, LoggedFiles)>> {
     if !has_logged_writes(sql)? {
         return Ok(None);

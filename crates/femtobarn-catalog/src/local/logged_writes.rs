@@ -1,15 +1,16 @@
 //! Bytes of database files that are durable in the catalogue before they are in the files.
 //!
-//! A small commit has one sync: the bytes that it wrote are in its files, where readers find them at once, and in a
-//! slot or in rows of the catalogue ([`log_slots`]), which the sync of the catalogue's log makes durable. Later they
-//! are *written back*: to the files once more, many together; the files are synced, and slots and rows are free. So are
-//! the first bytes of a small file that the commit made, and its name.
+//! A small commit has one sync: its bytes are in its files, where readers find them at once, and in a slot or in rows
+//! of the catalogue ([`log_slots`]), which the sync of the catalogue's log makes durable. Later the bytes are *written
+//! back*: many together are written to the files once more; the files are synced, and slots and rows are freed. The
+//! first bytes of a small file that the commit made, and its name, are handled in the same way.
 //!
-//! 1. A slot or row is free only after its bytes were written to their file and synced there.
-//! 2. One process at a time writes back. Until then, bytes in the file are those of the slot or row or, after a crash
-//!    of the machine, lost: so writing them again does no harm.
-//! 3. Nobody overwrites such bytes: who frees, moves or seals some writes back first ([`LocalCatalogue::write_back`]).
-//! 4. A commit whose bytes were synced in a file is published once the file's name is durable, too.
+//! 1. A slot or row is freed only after its bytes were written to their file and synced there.
+//! 2. One process at a time writes back. Until then, bytes in the file are either those of the slot or row or, after a
+//!    crash of the machine, lost: so writing them again does no harm.
+//! 3. Such bytes are never overwritten: code that frees, moves or seals some writes back first
+//!    ([`LocalCatalogue::write_back`]).
+//! 4. A commit whose bytes were synced in a file is published only once the file's name is durable, too.
 //! 5. A catalogue is open only once the files have the bytes of all slots and rows.
 
 use std::collections::{BTreeSet, HashSet};
@@ -38,45 +39,45 @@ use crate::paths::LOCKS_FOLDER;
 use crate::schema::has_logged_writes;
 use crate::sql::{SqlConnection, SqlResult};
 
-/// Bytes of one commit that are worth a place in the log instead of a sync of their file.
+/// The largest commit in bytes that is logged instead of syncing its files.
 pub const LOGGED_COMMIT_BYTES_MAX: usize = 32 << 10;
-/// Bytes that a process lets the catalogue have before it writes back.
+/// Logged bytes after which a process writes back.
 const LOGGED_BYTES_MAX: u64 = 1 << 20;
-/// Bytes that may be logged while a thread writes back; a commit beyond them waits for it.
+/// Bytes that may be logged while a thread writes back; a commit beyond this limit waits for the thread.
 const WAITING_BYTES_MAX: u64 = 8 << 20;
 /// Databases that are remembered as having durable names, about at most.
 const NAMED_MAX: usize = 4096;
 
-/// The logged bytes of a catalogue, as a process knows them.
+/// The logged bytes of a catalogue, as known to one process.
 pub(super) struct FileLog {
     folder: PathBuf,
     connections: Arc<ProcessConnections>,
-    /// None before this process's first small commit, and after [`end`](Self::end) before the next one.
+    /// `None` before this process's first small commit, and after [`end`](Self::end) until the next one.
     known: Mutex<Option<KnownLog>>,
-    /// The thread that writes back, or did so last, with the process that has it.
+    /// The thread that writes back, or the last one that did, and the id of its process.
     thread: Mutex<Option<(u32, JoinHandle<()>)>>,
     /// See [`is_stuck`](Self::is_stuck).
     is_stuck: AtomicBool,
-    /// Databases whose files have durable names, of those that this process synced files of.
+    /// The databases whose files have durable names, among those whose files this process has synced.
     named: Mutex<HashSet<DatabaseId>>,
 }
 
-/// What a process knows of logged bytes.
+/// The state of the logged bytes, as known to one process.
 #[derive(Clone, Copy, Default)]
 struct KnownLog {
-    /// Those that the catalogue had at this process's first small commit, and those of its commits, until it began to
-    /// write back.
+    /// Bytes that the catalogue had at this process's first small commit, and bytes of its commits, since it last began
+    /// to write back.
     bytes: u64,
-    /// Its newest commit with logged bytes.
+    /// This process's newest commit with logged bytes.
     newest: Csn,
-    /// The newest commit of which the slot was written back, or is to be by now.
+    /// The newest commit whose slot was written back, or is being written back.
     written_back: Csn,
 }
 
 impl LocalCatalogue {
-    /// The bytes that the next commit may have as [`Commit::writes`]; 0 if earlier ones could not be written back.
-    /// While other processes commit, those of one page: they sync their files at the same time, but log one after the
-    /// other.
+    /// The largest size in bytes of the next commit's [`Commit::writes`]; 0 if earlier bytes could not be written back.
+    /// While other processes commit, at most one page: processes can sync their files at the same time, but they log
+    /// one after the other.
     pub fn log_room(&self) -> usize {
         if self.file_log.is_stuck() || self.connections.is_postgres() {
             return 0;
@@ -86,12 +87,12 @@ impl LocalCatalogue {
         if is_alone { LOGGED_COMMIT_BYTES_MAX } else { log_slots::PAGE_ROOM }
     }
 
-    /// Whether the first bytes of a new file may be among these.
+    /// Whether [`Commit::writes`] may have the first bytes of a new file.
     pub fn logs_new_files(&self) -> bool {
         true
     }
 
-    /// Writes all bytes that are logged by now to their files and syncs these, waiting for a process that does so.
+    /// Writes all logged bytes to their files and syncs these; waits if another process does so already.
     ///
     /// # Errors
     /// [`Error::Full`] or [`Error::Io`] if a file cannot be written; the catalogue keeps the bytes.
@@ -99,8 +100,8 @@ impl LocalCatalogue {
         self.file_log.write_back()
     }
 
-    /// Writes back what this process has logged, as dropping the catalogue does: for a user after whom something keeps
-    /// it, and who may move or copy the folder. If that fails, the catalogue keeps the bytes.
+    /// Writes back the bytes that this process has logged, as dropping the catalogue does: for a user who may move or
+    /// copy the folder while something still keeps the catalogue open. If that fails, the catalogue keeps the bytes.
     pub fn end_writes(&self) {
         self.file_log.end();
     }
@@ -118,14 +119,14 @@ impl FileLog {
         }
     }
 
-    /// Adds the logged bytes of commits, the newest of which is `newest`. If there are many, a thread writes back.
+    /// Adds the logged bytes of commits up to `newest`. If there are many, a thread writes back.
     pub(super) fn count(self: &Arc<Self>, bytes: u64, newest: Csn) {
         // PostgreSQL has no bytes that could be written back: the files had them before the commit.
         if bytes == 0 || self.connections.is_postgres() {
             return;
         }
         let mut slot = self.known.lock();
-        // Without what the catalogue has, this process writes back later.
+        // If the catalogue cannot be read, counting begins at 0, and this process writes back later.
         let known = slot.get_or_insert_with(|| self.read(known_log).unwrap_or_default());
         known.bytes += bytes;
         known.newest = newest;
@@ -147,7 +148,7 @@ impl FileLog {
         }
     }
 
-    /// Has a thread write back, unless one does so already, or none can be had.
+    /// Starts a thread that writes back, unless one is running or none can be started.
     fn begin_thread(self: &Arc<Self>) -> bool {
         let mut slot = self.thread.lock();
         if let Some((of, thread)) = slot.take() {
@@ -165,7 +166,8 @@ impl FileLog {
         slot.is_some()
     }
 
-    /// Writes back what this process has logged, so that the files of a federation that nobody has open are whole.
+    /// Writes back the bytes that this process has logged, so that the files of a federation that no process has open
+    /// are complete.
     pub(super) fn end(&self) {
         let thread = self.thread.lock().take();
         if let Some((of, thread)) = thread {
@@ -176,13 +178,13 @@ impl FileLog {
                 std::mem::forget(thread);
             }
         }
-        // If it fails, or others write back now, the catalogue keeps the bytes.
+        // If that fails, or another process is writing back, the catalogue keeps the bytes.
         if self.known.lock().take().is_some() {
             self.write_back_once();
         }
     }
 
-    /// Writes back until there is little again, or it fails.
+    /// Writes back until few bytes are left, or until it fails.
     fn write_back_many(&self) {
         loop {
             self.write_back_once();
@@ -200,7 +202,8 @@ impl FileLog {
         self.note(turn.and_then(|turn| turn.map_or(Ok(()), |turn| self.write_back_in(&turn))));
     }
 
-    /// The commits are durable. If writing back failed, the next ones sync their files, and tell of a disk that fails.
+    /// Records the result. The commits are durable in any case. After a failure the next commits sync their own files,
+    /// and report a failing disk.
     fn note(&self, written: Result<()>) {
         self.is_stuck.store(written.is_err(), Ordering::Relaxed);
     }
@@ -248,7 +251,7 @@ impl FileLog {
         })
     }
 
-    /// Writes back the slots and rows that there are now.
+    /// Writes back the slots and rows that exist now.
     fn write_back_in(&self, _turn: &FileTurn) -> Result<()> {
         let connections = self.connections.current()?;
         let (slots, first_rows) = (self.read(waiting_slots)?, self.read(first_rows)?);
@@ -269,8 +272,8 @@ impl FileLog {
         Ok(())
     }
 
-    /// Writes back what the catalogue has, in the transaction that is open on `sql`, which is the last one that changes it.
-    /// The caller has the turn to write back.
+    /// Writes back all logged bytes in the transaction that is open on `sql`, which is the last one that changes this
+    /// catalogue. The caller has the turn to write back.
     pub(super) fn write_back_last(&self, sql: &SqlConnection) -> SqlResult<()> {
         let (slots, first_rows) = (waiting_slots(sql)?, first_rows(sql)?);
         self.make_files(slots.as_ref(), &first_rows)?;
@@ -285,7 +288,7 @@ impl FileLog {
         Ok(())
     }
 
-    /// Makes the files whose first bytes slots or rows have, before any bytes are written to them.
+    /// Makes the files whose first bytes are in slots or rows, before any bytes are written to them.
     fn make_files(
         &self,
         slots: Option<&(Csn, LoggedFiles)>,
@@ -299,7 +302,7 @@ impl FileLog {
         files.values().try_for_each(|file| file.store(&self.folder))
     }
 
-    /// Makes the names of files durable whose first bytes are logged, before commits that synced these files.
+    /// Makes durable the names of files whose first bytes are logged, before commits that synced these files.
     pub(super) fn sync_names<'a>(
         &self,
         commits: impl IntoIterator<Item = &'a Commit>,
@@ -335,7 +338,7 @@ impl KnownLog {
         self.bytes > LOGGED_BYTES_MAX || self.are_slots_used_up()
     }
 
-    /// Whether commits take slots that are soon to be written back.
+    /// Whether commits use slots that are due to be written back.
     fn are_slots_used_up(&self) -> bool {
         self.newest.0.saturating_sub(self.written_back.0) > SLOTS / 2
     }
@@ -350,7 +353,7 @@ pub(super) fn bytes_of(commit: &Commit) -> u64 {
     commit.writes.iter().map(|write| write.bytes.len() as u64).sum()
 }
 
-/// The databases whose files a commit refers to, but has no bytes of: the committer synced those.
+/// The databases whose files a commit refers to without including their bytes: the committer has synced these files.
 fn synced_databases(commit: &Commit) -> impl Iterator<Item = DatabaseId> {
     let versions = commit.versions.iter().map(|version| version.database);
     let dropped = commit.dropped_databases.iter().map(|dropped| dropped.id);
@@ -365,7 +368,7 @@ fn synced_databases(commit: &Commit) -> impl Iterator<Item = DatabaseId> {
         .filter(move |id| !is_new(*id) && commit.writes.iter().all(|write| write.database != *id))
 }
 
-/// Forgets the bytes of a database that is deleted.
+/// Removes the logged bytes of a deleted database.
 pub(super) fn forget_database(sql: &SqlConnection, database: DatabaseId) -> SqlResult<()> {
     if has_logged_writes(sql)? {
         sql.execute("DELETE FROM logged_writes WHERE database = ?1", [database.0])?;
@@ -373,7 +376,7 @@ pub(super) fn forget_database(sql: &SqlConnection, database: DatabaseId) -> SqlR
     log_slots::forget_database(sql, database)
 }
 
-/// What the catalogue has before this process adds to it.
+/// The logged bytes in the catalogue before this process adds any.
 fn known_log(sql: &SqlConnection) -> SqlResult<KnownLog> {
     let bytes = bytes_in_rows(sql)?;
     Ok(KnownLog { bytes, newest: Csn::ZERO, written_back: written_back(sql)? })

@@ -31,8 +31,8 @@ const CONTAINER: &str = "SELECT c.database, c.id, n.name, c.class, \
     JOIN containers c ON c.database = n.database AND c.id = n.container \
     JOIN databases d ON d.id = n.database AND (d.dropped IS NULL OR d.dropped > ?1) \
     WHERE n.since <= ?1 AND (n.until IS NULL OR n.until > ?1)";
-/// That of all databases and containers which have had a name, the one that got it last as of the snapshot: no other one
-/// can have it, however often it was given.
+/// Of all databases or containers that ever had the name, the one that got it last as of the snapshot: no other can
+/// have the name then, however often it was reassigned.
 const NEWEST_OF_DATABASE_NAME: &str = "n.name = ?2 AND n.since = \
     (SELECT max(since) FROM database_names WHERE name = ?2 AND since <= ?1)";
 const NEWEST_OF_CONTAINER_NAME: &str = "n.database = ?2 AND n.name = ?3 AND n.since = \
@@ -79,7 +79,7 @@ impl LocalCatalogue {
         self.all(&sql, [signed(at.0)], database_row)
     }
 
-    /// The database `name`; `None` if there is none, without a search for similar names.
+    /// The database `name`, or `None`. Does not search for similar names.
     pub fn find_database(&self, name: &str, at: Csn) -> Result<Option<DatabaseRow>> {
         let look_up = || {
             let sql = format!("{DATABASE} AND {NEWEST_OF_DATABASE_NAME}");
@@ -98,7 +98,7 @@ impl LocalCatalogue {
         Ok((found, self.head()?))
     }
 
-    /// The databases that have or had this name, dropped ones among them.
+    /// The databases that have or had this name, including dropped ones.
     pub fn databases_once_named(&self, name: &str) -> Result<Vec<DatabaseId>> {
         let sql = "SELECT DISTINCT database FROM database_names WHERE name = ?1";
         self.all(sql, [name], |row| Ok(DatabaseId(row.get(0)?)))
@@ -146,7 +146,7 @@ impl LocalCatalogue {
         self.all(&sql, params![signed(at.0), database.0], container_row)
     }
 
-    /// The container `name` in a database; `None` if there is none, without a search for similar names.
+    /// The container `name` in a database, or `None`. Does not search for similar names.
     pub fn find_container(
         &self,
         database: DatabaseId,
@@ -161,7 +161,7 @@ impl LocalCatalogue {
             let (_, row, _) = known.newest(at)?.container_named(database, name)?;
             Some(Some(row.clone()))
         };
-        // The look-up of its version, which comes next, keeps the row.
+        // The row is kept by the look-up of its version, which follows.
         self.connections.current()?.recall_only(find, look_up)
     }
 
@@ -199,7 +199,7 @@ impl LocalCatalogue {
     }
 
     /// A container with its database and its newest version, in one look-up, because every transaction that appends
-    /// begins with it.
+    /// begins with this.
     pub fn container_to_write(
         &self,
         database: DatabaseId,
@@ -215,8 +215,8 @@ impl LocalCatalogue {
         }
     }
 
-    /// A container with its database and its newest version, and the newest commit, if they are known without asking and
-    /// `at` is that commit or [`Csn::MAX`].
+    /// A container with its database and its newest version, and the newest commit, if this process has them in memory
+    /// and `at` is that commit or [`Csn::MAX`].
     pub fn known_container(
         &self,
         database: DatabaseId,
@@ -261,7 +261,7 @@ impl LocalCatalogue {
         container: ContainerId,
         at: Csn,
     ) -> Result<Option<VersionRow>> {
-        // Whoever reads the newest version of a container will look for the container again.
+        // A reader of the newest version of a container will also look up the container.
         if self.connections.current()?.is_newest(at)?
             && let Some((_, _, version)) = self.rows_to_write(database, container)?
             && version.is_none_or(|version| version.csn <= at)
@@ -351,7 +351,7 @@ impl LocalCatalogue {
             .ok_or_else(|| names::not_found("commit", &csn.to_string(), vec![]))
     }
 
-    /// The commit that a transaction made, if it did, for a client that lost the answer. Searches only commits after
+    /// The commit of a transaction, if it made one, for a client that lost the answer. Searches only commits after
     /// `after`: pass the snapshot that the transaction started from.
     pub fn find_commit(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
         self.connections.current()?.wait_durable();
@@ -359,7 +359,8 @@ impl LocalCatalogue {
         let csn = |row: &Row<'_>| number(row, 0).map(Csn);
         let of = params![signed(after.0), transaction.as_bytes()];
         if self.is_in_postgres() && !self.connections.is_read_only() {
-            // A process that has ended may have left a COMMIT under way there, which has the lock until it can be seen.
+            // A process that has ended may have left a COMMIT in progress at the server, which holds the lock until the
+            // commit is visible. So this takes the lock first.
             return self.connections.write_aside_as_anyone(|sql| {
                 let found = sql.prepare_cached(find)?.query_row(of, csn).optional()?;
                 found.map_or(Ok(()), |_| wait_for_standby(sql))?;
@@ -369,7 +370,7 @@ impl LocalCatalogue {
         self.one(find, of, csn)
     }
 
-    /// The newest commit made no later than `time_us`, in microseconds since 1970; 0 if there is none.
+    /// The newest commit made at or before `time_us`, in microseconds since 1970; 0 if there is none.
     pub fn snapshot_at_time(&self, time_us: i64) -> Result<Csn> {
         self.read(|sql| Ok(Csn(unsigned(newest_until(sql, time_us)?))))
     }
@@ -400,7 +401,7 @@ impl LocalCatalogue {
     }
 }
 
-/// Keeps a database that was looked up as of commit `at`, if that is the newest.
+/// Keeps a database that was looked up as of commit `at` in memory, if `at` is the newest.
 fn keep_database(known: &mut KnownRows, found: &Option<DatabaseRow>, at: Csn) {
     if let (Some(row), true) = (found, known.newest(at).is_some()) {
         known.keep_database(row);
@@ -425,7 +426,7 @@ fn newest_until(sql: &SqlConnection, time_us: i64) -> SqlResult<i64> {
     let max = sql.query_row("SELECT coalesce(max(csn), 0) FROM commits", [], |row| row.get(0))?;
     let mut next = sql
         .prepare_cached("SELECT csn, time_us FROM commits WHERE csn >= ?1 ORDER BY csn LIMIT 1")?;
-    // Commits up to `found` are in time; commits after `last` are too late.
+    // Commits up to `found` are early enough; commits after `last` are too late.
     let (mut found, mut last): (i64, i64) = (0, max);
     while found < last {
         let middle = found + (last - found + 1) / 2;
@@ -437,7 +438,7 @@ fn newest_until(sql: &SqlConnection, time_us: i64) -> SqlResult<i64> {
             last = middle - 1;
         }
     }
-    // `found` may have been raised into a gap's upper end only, so it names a commit, or is 0.
+    // `found` is always 0 or the number of a commit, even where numbers have gaps.
     Ok(found)
 }
 

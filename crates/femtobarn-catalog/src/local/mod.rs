@@ -10,18 +10,20 @@
 //! 5. A forked child opens connections of its own at its first use.
 //! 6. A look-up answers from what this process knows only if the log is in a state in which that is still the newest.
 //!
-//! Lock order: the commit queue of this process, the turn to commit ([`crate::locks`]), SQLite's write lock, the
-//! sync of the log. A thread that holds a later one never waits for an earlier one.
+//! Lock order: the commit queue of this process, the turn to commit ([`crate::locks`]), SQLite's write lock, the sync
+//! of the log. A thread that holds a later lock never waits for an earlier one.
 //!
-//! Modules, from below: `wal_index`, the state of the write-ahead log; `connection`, one connection, and `reader_pool`, several;
-//! `settings`; `role`, who may write; `file_writes`; `log`, the write-ahead log; `commit_writer`, over these; `told_changes`, by PostgreSQL, and `known_rows`, which spare look-ups;
-//! `commit_queue`, group commit within a process; `catalogue_place`, which file or server; `postgres_writer` over
-//! `postgres_group`, which publishes many small commits at once, and `home_check`, who may write to which database;
-//! `connections`, all connections of a process, with `recall`; `process_connections`; `target_names`;
-//! `catalogue`, with [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`,
-//! `changes`, `browsing` (for people), `servers`, `survey`, `retained` and `retention`, `vacuum` over `free_extents`, `relocation`, `replicas`, `contents`,
-//! `logged_writes` over `logged_rows` and `logged_files` (bytes of files that are durable here first), `sent_writes`, `backup`, `leading` and `following`
-//! (copies at other servers) over `row_copy`; `creation` makes the folder; `moving` over `moved_tables`, to the other dialect.
+//! Modules, from below: `wal_index`, the state of the write-ahead log; `connection`, one connection, and `reader_pool`,
+//! several; `settings`; `role`, who may write; `file_writes`; `log`, the write-ahead log; `commit_writer`, over these;
+//! `told_changes`, reported by PostgreSQL, and `known_rows`, which save look-ups; `commit_queue`, group commit within a
+//! process; `catalogue_place`, the file or server; `postgres_writer` over `postgres_group`, which publishes many small
+//! commits at once, and `home_check`, the check of fences; `connections`, all connections of a process, with `recall`;
+//! `process_connections`; `target_names`; `catalogue`, with [`LocalCatalogue`]. The other modules add methods to it,
+//! over `decode`, which reads rows: `lookup`, `changes`, `browsing` (for people), `servers`, `survey`, `retained` and
+//! `retention`, `vacuum` over `free_extents`, `relocation`, `replicas`, `contents`, `logged_writes` over `logged_rows`
+//! and `logged_files` (bytes of files that are durable here first), `sent_writes`, `backup`, `leading` and `following`
+//! (copies at other servers) over `row_copy`; `creation` makes the folder; `moving` over `moved_tables` moves the
+//! catalogue to the other dialect.
 
 mod backup;
 mod browsing;

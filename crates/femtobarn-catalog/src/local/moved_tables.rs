@@ -1,4 +1,4 @@
-//! The tables of a catalogue that moves: those that followers copy, and those that a catalogue has for itself.
+//! The tables of a catalogue that moves: those that followers copy, too, and those that each catalogue has for itself.
 
 use super::replicas;
 use super::row_copy::{RowsDigest, check_equal, each_page, insert, read_cells};
@@ -15,7 +15,7 @@ const OWN: &[CopiedTable] = &[CopiedTable {
     new: "free_extents t",
     new_by_commit: None,
 }];
-/// The same, of those for copies in stores.
+/// Tables for copies in stores that a catalogue has for itself.
 const OWN_IN_STORES: &[CopiedTable] = &[
     CopiedTable {
         name: "disk_states",
@@ -32,7 +32,7 @@ const OWN_IN_STORES: &[CopiedTable] = &[
         new_by_commit: None,
     },
 ];
-/// Settings that are not copied: what a catalogue says of its tables and of its move.
+/// Settings that are not copied: they describe a catalogue's own tables and its own move.
 const KEPT_SETTINGS: &str = "('format', 'postgresql_tables', 'move', 'successor')";
 
 /// Tables whose rows in the new catalogue are deleted before they are copied.
@@ -56,7 +56,7 @@ pub(super) fn clear(sql: &SqlConnection) -> SqlResult<()> {
     Ok(())
 }
 
-/// Copies all rows that no commit dates, and compares them; their number.
+/// Copies all undated rows and compares them; returns their number.
 pub(super) fn copy_undated(from: &SqlConnection, to: &SqlConnection) -> SqlResult<u64> {
     let databases = CopiedTable::of("databases")?;
     let mut rows = copy_table(from, to, databases)? + copy_table(from, to, &SEQUENCES)?;
@@ -99,7 +99,7 @@ fn copy_table(from: &SqlConnection, to: &SqlConnection, table: &CopiedTable) -> 
     Ok(sent.rows)
 }
 
-/// Copies the settings of the federation. The new catalogue keeps what it says of its tables.
+/// Copies the settings of the federation. The new catalogue keeps its [`KEPT_SETTINGS`].
 fn copy_settings(from: &SqlConnection, to: &SqlConnection) -> SqlResult<u64> {
     let settings = CopiedTable::of("federation")?;
     let old =

@@ -1,15 +1,15 @@
-//! Moving the catalogue between SQLite and PostgreSQL, while it is used.
+//! Moves the catalogue between SQLite and PostgreSQL while it is in use.
 //!
-//! The rows are copied and compared, first all of them, then those of the commits since, round by round, and the last ones
-//! in a transaction of the old catalogue, which nobody can change meanwhile, and which says when it commits that the
+//! The rows are copied and compared: first all of them, then, round by round, those of the commits since. The last ones
+//! are copied within a transaction of the old catalogue, which excludes all other changes; its commit records that the
 //! catalogue is about to be left. Then one file is renamed, `catalogue.toml`: that is the move.
 //!
-//! 1. Before the file is renamed, the old catalogue is that of the federation, and after it the new one. A process that
-//!    finds its catalogue about to be left waits for either ([`super::process_connections`]).
-//! 2. The new catalogue has all rows, durably, before the old one refuses changes, and that is durable before the file is
-//!    renamed.
-//! 3. Whoever moves a catalogue has the turn to do so, which the kernel frees if it dies. It may begin anew then: what it
-//!    left is not used, and says so.
+//! 1. Before the file is renamed, the federation uses the old catalogue, and after it the new one. A process that finds
+//!    its catalogue about to be left waits for either ([`super::process_connections`]).
+//! 2. The new catalogue has all rows, durably, before the old one refuses changes, and the refusal is durable before
+//!    the file is renamed.
+//! 3. The mover has the turn to move, which the kernel frees if the process dies. Another mover may begin again then:
+//!    the remains of the first are marked as unused.
 //!
 //! The caller excludes vacuum and repairs, which change rows of earlier commits.
 
@@ -34,30 +34,30 @@ use crate::paths::{CATALOGUE_ADDRESS_FILE, CATALOGUE_FILE, LOCKS_FOLDER};
 use crate::schema;
 use crate::sql::{OptionalExtension, PostgresAddress, Row, SqlConnection, SqlResult, params};
 
-/// Commits that are copied while others wait, at most, if they are not faster than the copy.
+/// The most commits that are copied while committers wait, if commits do not arrive faster than they are copied.
 const LAST_COMMITS_MAX: u64 = 200;
 /// Commits that are copied at a time.
 const ROUND_COMMITS: u64 = 5_000;
-/// Rounds after which the rest is copied while others wait.
+/// Rounds after which the remaining commits are copied while committers wait.
 const ROUNDS_MAX: u32 = 100;
 
-/// What is told of a move, and whether it shall go on: the table, the rows that are copied, and the rows in all.
+/// Observes a move, and returns whether to continue: the table, the rows copied so far, and all rows.
 pub type MoveWatch<'a> = dyn FnMut(&'static str, u64, u64) -> bool + 'a;
 
 /// A catalogue that was moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MovedCatalogue {
-    /// Rows that were copied; 0 if it was there already.
+    /// Rows that were copied; 0 if the catalogue was at its new place already.
     pub rows: u64,
     /// The newest commit.
     pub csn: Csn,
-    /// Where it was.
+    /// The old place.
     pub from: String,
-    /// Where it is.
+    /// The new place.
     pub to: String,
 }
 
-/// The catalogue that the rows go to.
+/// The catalogue that the rows are copied to.
 struct NewHome {
     connections: Connections,
     /// The draft of the file that names the server, if it is in PostgreSQL.
@@ -66,14 +66,15 @@ struct NewHome {
 }
 
 impl LocalCatalogue {
-    /// Moves the catalogue to the PostgreSQL that a URL names, or else into a file of SQLite in the federation's folder. If
-    /// it is there already, only what an interrupted move has left is put in order.
+    /// Moves the catalogue to the PostgreSQL that a URL names, or else into a file of SQLite in the federation's
+    /// folder. If it is there already, this only cleans up after an interrupted move.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a bad URL; [`Error::Busy`] if another process moves it; [`Error::Denied`] for a copy that
     /// follows, or was succeeded, and if the server refuses; [`Error::Exists`] if another catalogue of this federation is at
-    /// the new place; [`Error::Unsupported`] if rows cannot be kept there; [`Error::Closed`] if `watch` stops it;
-    /// [`Error::Unavailable`], [`Error::Full`] or [`Error::Io`] if the new one cannot be written. Then it stays where it is.
+    /// the new place; [`Error::Unsupported`] if the new place cannot store some rows; [`Error::Closed`] if `watch`
+    /// stops the move; [`Error::Unavailable`], [`Error::Full`] or [`Error::Io`] if the new catalogue cannot be written.
+    /// Then the old one stays in use.
     pub fn move_to(&self, url: Option<&str>, watch: &mut MoveWatch<'_>) -> Result<MovedCatalogue> {
         let locks = self.folder().join(LOCKS_FOLDER);
         let turn = FileTurn::take_if_free(&locks, TurnKind::Move)?;
@@ -106,11 +107,11 @@ impl LocalCatalogue {
         };
         let moved = self.copy_and_switch(&old, &new, watch);
         if let Some(draft) = &new.draft {
-            // It has another name now, or none shall have it.
+            // The draft was renamed, or the move failed and it is not needed.
             remove_draft(draft);
         }
         let (rows, csn) = moved?;
-        // The federation uses the new one, whatever happens to these.
+        // The federation uses the new catalogue, whether or not these succeed.
         drop(mark_left(self.folder(), old.place(), &to));
         drop(self.connections.write_as_anyone(|sql| set_phase(sql, None, "")));
         Ok(MovedCatalogue { rows, csn, from, to })
@@ -168,7 +169,8 @@ impl LocalCatalogue {
 }
 
 impl NewHome {
-    /// Makes the tables in PostgreSQL, and the draft of the file that names it. What an earlier move left there is dropped.
+    /// Makes the tables in PostgreSQL, and the draft of the file that names it. The remains of an earlier move there
+    /// are dropped.
     fn in_postgres(
         of: &LocalCatalogue,
         address: &Arc<PostgresAddress>,
@@ -195,7 +197,8 @@ impl NewHome {
         Ok(NewHome { connections: made?, draft: Some(draft), shown })
     }
 
-    /// Makes a catalogue in a file, or empties the one that the catalogue was in before: processes may have it open.
+    /// Makes a catalogue in a file. If the catalogue was in that file before, empties it, since processes may have it
+    /// open.
     fn in_sqlite(of: &LocalCatalogue, from: &str) -> Result<Self> {
         let path = of.folder().join(CATALOGUE_FILE);
         let is_there = path.exists();
@@ -214,9 +217,10 @@ impl NewHome {
     }
 }
 
-/// Checks that nobody uses a catalogue of this federation, which is to move there from `from`: it was left, or rows were
-/// still being copied into it. One that was about to be left for `from` has been left, and whoever moved it has died before it
-/// could say so. One that had all rows was never used, if its commits are all in the catalogue of now.
+/// Checks that a catalogue at the new place is unused, so that the federation's catalogue can move there from `from`.
+/// It is unused if it was left, or if rows were still being copied into it. One that is about to be left for `from` was
+/// left, and its mover died before it could record that. One that got all rows was never used if all its commits are in
+/// the present catalogue.
 fn check_unused(sql: &SqlConnection, of: &LocalCatalogue, from: &str) -> SqlResult<()> {
     let federation = of.uuid();
     let is_unused = match phase(sql)? {
@@ -249,7 +253,7 @@ fn has_newest_of(this: &LocalCatalogue, other: &SqlConnection) -> SqlResult<bool
     Ok(this.read(|sql| sql.prepare_cached(same)?.exists(params![csn, transaction]))?)
 }
 
-/// Copies all rows that commits date, as of one commit, and compares them; their number, and the commit.
+/// Copies all dated rows as of one commit and compares them; returns their number, and the commit.
 fn copy_all(
     from: &Connections,
     into: &Connections,
@@ -277,7 +281,8 @@ fn copy_all(
     })
 }
 
-/// Copies the rows that are new or other since commit `since`, as of commit `at`, and compares them; their number.
+/// Copies the rows that are new or have changed between commits `since` and `at`, and compares them; returns their
+/// number.
 fn copy_range(from: &SqlConnection, to: &SqlConnection, since: Csn, at: Csn) -> SqlResult<u64> {
     let range = params![signed(since.0), signed(at.0)];
     let mut rows = 0;
@@ -311,14 +316,14 @@ fn rename(from: &Path, to: &Path) -> Result<()> {
     to.parent().map_or(Ok(()), sync_folder)
 }
 
-/// The name that the file gets which named the server.
+/// The name that the file which named the server is renamed to.
 fn moved_name(folder: &Path) -> PathBuf {
     folder.join(format!("{CATALOGUE_ADDRESS_FILE}.moved"))
 }
 
-/// Marks the old catalogue as one that is not used any more.
+/// Marks the old catalogue as no longer used.
 fn mark_left(folder: &Path, old: &CataloguePlace, to: &str) -> Result<()> {
-    // The file that named its server may be away.
+    // The file that named its server may have been removed.
     let moved = moved_name(folder);
     let path = if old.path.exists() { old.path.clone() } else { moved };
     let place = CataloguePlace { path, postgres: old.postgres.clone() };

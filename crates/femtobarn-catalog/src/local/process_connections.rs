@@ -1,9 +1,9 @@
-//! The connections of the current process to the catalogue of a folder, which are opened anew after a fork, and where the
-//! catalogue is after it has moved.
+//! The connections of the current process to the catalogue of a folder. They are opened again after a fork, and at the
+//! new place after the catalogue has moved.
 //!
-//! 1. A change is made in the catalogue that the federation uses, or not at all: each looks in its own transaction whether
-//!    the catalogue is about to be left. If so, it waits until that has happened, and is made at the new place; if whoever
-//!    moved the catalogue has died before, it stays in use.
+//! 1. A change is made in the catalogue that the federation uses, or not at all: each checks in its own transaction
+//!    whether the catalogue is about to be left. If so, it waits until the move has happened, and is made at the new
+//!    place; if the mover has died before that, the catalogue stays in use.
 //! 2. A look-up that begins after the catalogue has moved sees the new one.
 
 use std::path::{Path, PathBuf};
@@ -26,10 +26,10 @@ use crate::paths::LOCKS_FOLDER;
 use crate::schema::FederationIdentity;
 use crate::sql::{SqlConnection, SqlResult, Work, once};
 
-/// How long a change waits until it looks again whether the catalogue has moved.
+/// The pause before a waiting change checks again whether the catalogue has moved.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The connections of the current process, opened anew after a fork or a move.
+/// The connections of the current process, opened again after a fork or a move.
 pub(super) struct ProcessConnections {
     folder: PathBuf,
     federation: Uuid,
@@ -59,7 +59,7 @@ impl ProcessConnections {
         Ok((ProcessConnections { folder: folder.to_owned(), federation, current }, identity))
     }
 
-    /// Whether the catalogue takes no changes here. PostgreSQL may do so later.
+    /// Whether the catalogue cannot be changed here. PostgreSQL may accept changes later.
     pub(super) fn is_read_only(&self) -> bool {
         let connections = self.current();
         let opened = self.current.lock().read_only;
@@ -68,7 +68,7 @@ impl ProcessConnections {
 
     /// Whether the catalogue is in PostgreSQL.
     pub(super) fn is_postgres(&self) -> bool {
-        // If the new place cannot be opened, the old one is answered for.
+        // If the new place cannot be opened, the answer is about the old one.
         drop(self.current());
         self.current.lock().connections.is_postgres()
     }
@@ -108,7 +108,7 @@ impl ProcessConnections {
         self.write_after(Connections::write_aside, role::check_leader, change)
     }
 
-    /// As [`write`](Self::write), for what a follower receives from its leader.
+    /// Runs a change as [`write`](Self::write) does, for rows that a follower gets from its leader.
     pub(super) fn write_as_follower<T>(
         &self,
         change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
@@ -116,7 +116,7 @@ impl ProcessConnections {
         self.write_after(Connections::change, role::check_follower, change)
     }
 
-    /// As [`write`](Self::write), whoever may change the catalogue.
+    /// Runs a change as [`write`](Self::write) does, whatever the catalogue's role.
     pub(super) fn write_as_anyone<T>(
         &self,
         change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
@@ -158,7 +158,7 @@ impl ProcessConnections {
             let written = run(&connections, &mut checked);
             match written {
                 Err(Error::Moving) if !has_begun => self.wait_for_move()?,
-                // It has moved since it was the current one.
+                // The catalogue has moved since the current connections were looked up.
                 Err(Error::Closed { .. }) if !has_begun && connections.has_moved() => {}
                 other => return other,
             }
@@ -198,7 +198,7 @@ impl ProcessConnections {
                         return vec![Err(error); group.len()];
                     }
                 }
-                // It has moved since it was the current one.
+                // The catalogue has moved since the current connections were looked up.
                 Some(Err(Error::Closed { .. })) if connections.has_moved() => {}
                 _ => return published,
             }
@@ -216,7 +216,7 @@ impl ProcessConnections {
                 thread::sleep(PAUSE);
                 continue;
             }
-            // Whoever moved it is done, or has died.
+            // The turn was free, so the mover is done, or has died.
             let connections = self.current()?;
             if is_leaving(&connections)? {
                 connections.write_unchecked(|sql| role::set_phase(sql, None, ""))?;

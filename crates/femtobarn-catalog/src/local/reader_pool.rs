@@ -1,8 +1,8 @@
 //! Connections for look-ups, which threads take and return.
 //!
-//! 1. Of those to a server no more than [`READERS_MAX`] are in use or idle. Threads that find none wait, and get one in the
-//!    order in which they asked.
-//! 2. No thread that has one asks for another.
+//! 1. At most [`READERS_MAX`] connections to a server are in use or idle. Threads that find none free wait, and get one
+//!    in the order in which they asked.
+//! 2. A thread that has a connection never asks for another.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(super) struct ReaderPool {
     ended: Condvar,
 }
 
-/// Who uses a connection to a server, and who waits for one.
+/// Counts the connections to a server in use, and queues the threads that wait for one.
 #[derive(Default)]
 struct ReaderTurns {
     in_use: usize,
@@ -39,7 +39,7 @@ pub(super) struct ReaderTurn<'a> {
 }
 
 impl ReaderPool {
-    /// Waits for leave to use a connection to the server that the file `named` names.
+    /// Waits for permission to use a connection to the server; `named` is the file that names the server.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if that takes too long.
@@ -75,7 +75,7 @@ impl ReaderPool {
         self.idle.lock().pop()
     }
 
-    /// Makes a connection idle, or closes it if there are enough.
+    /// Returns a connection to the pool, or closes it if the pool has enough idle ones.
     pub(super) fn keep(&self, reader: CatalogueConnection) {
         let mut idle = self.idle.lock();
         if idle.len() < READERS_MAX {
@@ -93,7 +93,7 @@ impl ReaderPool {
         self.idle.lock().clear();
     }
 
-    /// The same in a forked child, where a thread of the parent may have been using the pool for ever.
+    /// Clears the pool in a forked child, where a thread of the parent may have been using it at the fork.
     pub(super) fn clear_inherited(&self) {
         if let Some(mut idle) = self.idle.try_lock() {
             idle.clear();

@@ -14,9 +14,9 @@ const RELOCATE: &str = "UPDATE versions SET header_offset = ?4, header_size = ?5
     WHERE database = ?1 AND container = ?2 AND csn = ?3";
 
 impl LocalCatalogue {
-    /// Records where the parts of a database's versions lie now, and that no byte before `taken_to` of the file is
-    /// free. Begins a new epoch of the database, which the caller has locked exclusively. Its copies in stores, which
-    /// have the bytes where they were, are discarded.
+    /// Records the new locations of the parts of a database's versions, and that no byte before `taken_to` of the file
+    /// is free. Begins a new epoch of the database, which the caller has locked exclusively. The database's copies in
+    /// stores are discarded, since they have the bytes at the old locations.
     ///
     /// # Errors
     /// [`Error::Changed`] if one of the versions no longer exists.

@@ -3,11 +3,11 @@
 //! 1. The tables are made when the first copy is recorded, which raises the format of the catalogue: a release that
 //!    does not know them would take an evicted file for a lost one.
 //! 2. A database is evicted only in a transaction that finds enough complete copies and no pin.
-//! 3. A copy's key is used once. What the catalogue no longer refers to is in `discarded_objects` until it is removed
-//!    from its store.
-//! 4. Keys begin with an id that a restored catalogue does not share with the one that was backed up: what the two of
-//!    them discard is removed only by the one that wrote it. Followers share it, since one catalogue of them all leads and
-//!    removes.
+//! 3. The key of a copy is used once. An object that the catalogue no longer refers to is in `discarded_objects` until
+//!    it is removed from its store.
+//! 4. Keys begin with an id that differs between a restored catalogue and the one that was backed up: objects that they
+//!    discard are removed only by the catalogue that wrote them. A leader and its followers share the id, since only
+//!    one of them leads and removes.
 //!
 //! Every transition is one SQL transaction, and can be repeated.
 
@@ -33,13 +33,13 @@ const REPLICA: &str = "SELECT database, store, key, state, size, checksum, as_of
     tape, position FROM replicas";
 
 impl LocalCatalogue {
-    /// Where a database's file is.
+    /// The residence of a database's file.
     pub fn residence(&self, database: DatabaseId) -> Result<Residence> {
         let found = self.read(|sql| sql.in_one_state(|sql| residences(sql, Some(database))));
         Ok(found?.into_values().next().unwrap_or_default())
     }
 
-    /// Where the files of databases are; those that are only on the disk, and not pinned, are left out.
+    /// The residences of database files, except those that are only on the disk and not pinned.
     pub fn residences(&self) -> Result<BTreeMap<DatabaseId, Residence>> {
         self.read(|sql| sql.in_one_state(|sql| residences(sql, None)))
     }
@@ -47,7 +47,7 @@ impl LocalCatalogue {
     /// Records a copy, or its new state. The object of an earlier copy in the same store is discarded.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the database is gone.
+    /// [`Error::NotFound`] if the database no longer exists.
     pub fn record_replica(&self, replica: &ReplicaRow) -> Result<()> {
         self.change(|sql| {
             check_exists(sql, replica.database)?;
@@ -80,10 +80,10 @@ impl LocalCatalogue {
         })
     }
 
-    /// Gives up a copy; its object is discarded.
+    /// Discards a copy and its object.
     ///
     /// # Errors
-    /// [`Error::Denied`] if the file is not on the disk, as the caller has looked, and there is no other complete copy.
+    /// [`Error::Denied`] if the file is not on the disk, as the caller has checked, and no other copy is complete.
     pub fn discard_replica(&self, row: &DatabaseRow, store: &str, is_on_disk: bool) -> Result<()> {
         self.change(|sql| {
             let database = row.id;
@@ -109,7 +109,7 @@ impl LocalCatalogue {
         })
     }
 
-    /// Records that a file is being brought back to the disk, that it is there, or that bringing it back failed.
+    /// Records that a file is being brought back to the disk, is on the disk, or could not be brought back.
     pub fn record_disk_state(&self, database: DatabaseId, state: DiskState) -> Result<()> {
         self.change_own(|sql| {
             match state {
@@ -117,7 +117,7 @@ impl LocalCatalogue {
                     sql.execute("DELETE FROM disk_states WHERE database = ?1", [database.0])?;
                 }
                 DiskState::Staging => set_disk_state(sql, database, state)?,
-                // What is on the disk leaves it by `record_eviction` alone.
+                // A file on the disk becomes evicted by `record_eviction` only.
                 DiskState::Evicted => {
                     let failed = "UPDATE disk_states SET state = 'evicted' WHERE database = ?1";
                     sql.execute(failed, [database.0])?;
@@ -130,7 +130,7 @@ impl LocalCatalogue {
     /// Records that a file is about to be removed from the disk.
     ///
     /// # Errors
-    /// [`Error::Denied`] if it is pinned, or has fewer than `copies` complete copies, or none.
+    /// [`Error::Denied`] if the file is pinned, or the database has fewer than `copies` complete copies, or none.
     pub fn record_eviction(&self, row: &DatabaseRow, copies: usize) -> Result<()> {
         self.change(|sql| {
             let database = row.id;
@@ -156,11 +156,11 @@ impl LocalCatalogue {
         })
     }
 
-    /// Pins a file to the disk, whether it is there already or not, until a time or for good. A holder has one pin of
-    /// a database.
+    /// Pins a file to the disk, until a time or without an end, whether it is on the disk yet or not. A holder has one
+    /// pin of a database.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the database is gone.
+    /// [`Error::NotFound`] if the database no longer exists.
     pub fn pin_file(&self, database: DatabaseId, pin: &FilePin) -> Result<()> {
         self.change_own(|sql| {
             check_exists(sql, database)?;
@@ -173,8 +173,8 @@ impl LocalCatalogue {
         })
     }
 
-    /// As [`pin_file`](Self::pin_file), for many files. Databases that are gone are passed over. Pins of these files that have
-    /// ended are forgotten, whoever held them.
+    /// Pins many files, as [`pin_file`](Self::pin_file) does. Databases that no longer exist are skipped. Expired pins
+    /// of these files are removed, whoever held them.
     pub fn pin_files(&self, databases: &[DatabaseId], pin: &FilePin) -> Result<()> {
         self.change_own(|sql| {
             let now = clock::utc_us();
@@ -193,7 +193,7 @@ impl LocalCatalogue {
         })
     }
 
-    /// Takes a holder's pins of many files away.
+    /// Removes a holder's pins of many files.
     pub fn unpin_files(&self, databases: &[DatabaseId], holder: &str) -> Result<()> {
         if !self.read(has_tables)? {
             return Ok(());
@@ -208,7 +208,7 @@ impl LocalCatalogue {
         })
     }
 
-    /// Takes a holder's pin away; returns whether there was one.
+    /// Removes a holder's pin; returns whether there was one.
     pub fn unpin_file(&self, database: DatabaseId, holder: &str) -> Result<bool> {
         if !self.read(has_tables)? {
             return Ok(false);
@@ -221,7 +221,7 @@ impl LocalCatalogue {
         })
     }
 
-    /// Whether the catalogue knows of an object in a store, discarded or not.
+    /// Whether the catalogue has objects in a store, discarded or not.
     pub fn knows_objects_in(&self, store: &str) -> Result<bool> {
         self.read(|sql| {
             if !has_tables(sql)? {
@@ -233,7 +233,7 @@ impl LocalCatalogue {
         })
     }
 
-    /// The stores in which the catalogue knows of objects, discarded or not.
+    /// The stores in which the catalogue has objects, discarded or not.
     pub fn stores_with_objects(&self) -> Result<Vec<String>> {
         self.read(|sql| {
             if !has_tables(sql)? {
@@ -247,7 +247,7 @@ impl LocalCatalogue {
         })
     }
 
-    /// Objects in stores that nothing refers to any more.
+    /// Objects in stores that no copy refers to any more.
     pub fn discarded_objects(&self) -> Result<Vec<StoredObject>> {
         self.read(|sql| {
             if !has_tables(sql)? {
@@ -260,7 +260,7 @@ impl LocalCatalogue {
         })
     }
 
-    /// Forgets a discarded object, which was removed from its store.
+    /// Removes the record of a discarded object, which was removed from its store.
     pub fn forget_discarded(&self, object: &StoredObject) -> Result<()> {
         self.change(|sql| {
             let of = params![object.store, object.key];
@@ -269,19 +269,19 @@ impl LocalCatalogue {
         })
     }
 
-    /// What the names of this catalogue's objects begin with; none before the first copy.
+    /// The prefix of the names of this catalogue's objects; `None` before the first copy.
     pub fn archive_id(&self) -> Result<Option<String>> {
         let sql = "SELECT value FROM federation WHERE key = ?1";
         self.one(sql, [ARCHIVE_SETTING], |row| row.get(0))
     }
 
-    /// Makes sure that there is an [`archive_id`](LocalCatalogue::archive_id), and returns it.
+    /// Returns the [`archive_id`](LocalCatalogue::archive_id); makes one first if necessary.
     pub fn make_archive_id(&self) -> Result<String> {
         self.change(|_| Ok(()))?;
         Ok(self.archive_id()?.unwrap_or_default())
     }
 
-    /// Changes the tables, which are made first if there are none.
+    /// Runs a change of the tables of copies, which are made first if necessary.
     fn change<T>(&self, change: impl FnOnce(&SqlConnection) -> SqlResult<T>) -> Result<T> {
         self.connections.write(|sql| {
             make_tables(sql)?;
@@ -289,7 +289,7 @@ impl LocalCatalogue {
         })
     }
 
-    /// The same for what each copy of the catalogue has for itself: whether a file is on its disk.
+    /// Runs a change of rows that each copy of the catalogue has for itself: whether a file is on its disk.
     fn change_own<T>(&self, change: impl FnOnce(&SqlConnection) -> SqlResult<T>) -> Result<T> {
         self.connections.write_as_anyone(|sql| {
             make_tables(sql)?;
@@ -298,19 +298,19 @@ impl LocalCatalogue {
     }
 }
 
-/// Makes the tables if there are none.
+/// Makes the tables unless they exist.
 pub(super) fn make_tables(sql: &SqlConnection) -> SqlResult<()> {
     if has_tables(sql)? {
         return Ok(());
     }
     sql.execute_batch(REPLICA_TABLES)?;
     raise_format(sql, FORMAT_WITH_REPLICAS)?;
-    // A follower has that of its leader.
+    // A follower has the id of its leader.
     let known = "SELECT 1 FROM federation WHERE key = ?1";
     if sql.prepare_cached(known)?.exists([ARCHIVE_SETTING])? { Ok(()) } else { begin_archive(sql) }
 }
 
-/// Forgets the copies, and what is discarded, in whose place come those of the leader.
+/// Deletes the copies and the discarded objects; the leader's rows replace them.
 pub(super) fn forget_copies(sql: &SqlConnection) -> SqlResult<()> {
     if has_tables(sql)? {
         sql.execute("DELETE FROM replicas", [])?;
@@ -335,7 +335,7 @@ pub(super) fn set_on_disk(
     Ok(())
 }
 
-/// Gives the catalogue an id of its own, with which the names of new objects begin.
+/// Gives the catalogue a new id, with which the names of new objects begin.
 pub(super) fn begin_archive(sql: &SqlConnection) -> SqlResult<()> {
     let id = Uuid::new_v4().to_string();
     let set = "INSERT INTO federation (key, value) VALUES (?1, ?2) \
@@ -344,7 +344,7 @@ pub(super) fn begin_archive(sql: &SqlConnection) -> SqlResult<()> {
     Ok(())
 }
 
-/// As [`begin_archive`], if the catalogue has copies: it was restored, and shares them with another one.
+/// Calls [`begin_archive`] if the catalogue has copies: it was restored, and shares them with the lost one.
 pub(super) fn begin_archive_anew(sql: &SqlConnection) -> SqlResult<()> {
     if has_tables(sql)? { begin_archive(sql) } else { Ok(()) }
 }
@@ -363,7 +363,7 @@ pub(super) fn discard_all(sql: &SqlConnection, database: DatabaseId) -> SqlResul
     Ok(())
 }
 
-/// Removes what is known of a purged database; its objects are discarded.
+/// Removes the rows of a purged database; its objects are discarded.
 pub(super) fn purge(sql: &SqlConnection, database: DatabaseId) -> SqlResult<()> {
     if !has_tables(sql)? {
         return Ok(());
@@ -395,7 +395,7 @@ fn set_disk_state(sql: &SqlConnection, database: DatabaseId, state: DiskState) -
     Ok(())
 }
 
-/// What the tables have of one database, or of all.
+/// The residences of all databases, or of one.
 fn residences(
     sql: &SqlConnection,
     database: Option<DatabaseId>,

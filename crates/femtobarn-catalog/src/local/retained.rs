@@ -1,8 +1,8 @@
-//! The file beside the catalogue with what no database file states: the name of the federation, its tags and its
+//! The file beside the catalogue for facts that no database file has: the name of the federation, its tags and its
 //! retention. A rebuild of the catalogue reads it.
 //!
 //! 1. It is written before the change of the catalogue takes effect, so it has all tags that were acknowledged. It may
-//!    also have a change that was never acknowledged, because the process died; the next change mends that.
+//!    also have a change that was never acknowledged, because the process died; the next change corrects that.
 //! 2. A crash leaves the old file or the new one.
 //! 3. A damaged file is refused as a whole.
 //!
@@ -26,13 +26,13 @@ use crate::paths::RETAINED_FILE;
 use crate::rows::{CommitRow, Retention, TagRow};
 use crate::sql::{Row, RowResult, SqlConnection, SqlResult};
 
-/// The first line of the file is this, a space, and the checksum of all lines behind it.
+/// The first line of the file is this, a space, and the checksum of all later lines.
 const MAGIC: &str = "femtobarn-retained 1";
 const TAGS: &str = "SELECT c.csn, c.transaction_uuid, c.time_us, c.message, c.user_name, c.host, c.pid, \
     t.name, t.created_us, t.message, t.user_name FROM tags t JOIN commits c ON c.csn = t.csn \
     ORDER BY t.csn, t.name";
 
-/// What a rebuild of the catalogue cannot find in database files.
+/// The facts that a rebuild of the catalogue cannot find in database files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retained {
     /// The identity of the federation.
@@ -41,7 +41,7 @@ pub struct Retained {
     pub name: String,
     /// The snapshots that vacuum keeps.
     pub retention: Retention,
-    /// Tags, each with its commit, by commit.
+    /// Tags, each with its commit, ordered by commit.
     pub tags: Vec<(TagRow, CommitRow)>,
 }
 
@@ -99,7 +99,7 @@ impl LocalCatalogue {
         self.connections.write(|sql| self.retain(sql))
     }
 
-    /// Writes the file as of a transaction that is not committed yet, unless it is as it should be.
+    /// Writes the file as of a transaction that is not committed yet, unless the file is up to date.
     pub(super) fn retain(&self, sql: &SqlConnection) -> SqlResult<()> {
         let retained = Retained {
             federation: self.uuid(),
@@ -132,7 +132,7 @@ fn replace(folder: &Path, text: &[u8]) -> Result<()> {
     if fs::read(&path).is_ok_and(|present| present == text) {
         return Ok(());
     }
-    // Whoever writes it may change the catalogue, so nobody else does. What a crash left is written over.
+    // The writer may change the catalogue, so no other process writes now. A draft that a crash left is overwritten.
     let draft = folder.join(format!("{RETAINED_FILE}.draft"));
     let write = || -> io::Result<()> {
         let mut file = File::create(&draft)?;

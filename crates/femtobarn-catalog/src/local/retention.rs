@@ -1,7 +1,7 @@
 //! The snapshots that are kept: tags, retention, the horizon and pins.
 //!
-//! All snapshots from the *horizon* on exist. Of the earlier ones only the tagged exist, and those that the last
-//! vacuum found pinned.
+//! All snapshots from the *horizon* on exist. Of the earlier ones only the tagged exist, and those that the last vacuum
+//! found pinned.
 //!
 //! Invariants:
 //! 1. The horizon only goes up.
@@ -39,8 +39,8 @@ impl LocalCatalogue {
     /// Names the snapshot of a commit, which vacuum keeps until the tag is dropped.
     ///
     /// # Errors
-    /// [`Error::Exists`] if the name is taken; [`Error::NotFound`] if there is no such commit, or its snapshot is
-    /// gone.
+    /// [`Error::Exists`] if the name is taken; [`Error::NotFound`] if there is no such commit, or its snapshot no
+    /// longer exists.
     pub fn create_tag(&self, name: &str, csn: Csn, message: &str) -> Result<TagRow> {
         self.create_tag_for(host::user_name(), name, csn, message)
     }
@@ -109,7 +109,7 @@ impl LocalCatalogue {
         Ok(names::not_found("tag", name, existing))
     }
 
-    /// The snapshots that vacuum keeps besides the tagged and pinned ones; all unless it was set.
+    /// The snapshots that vacuum keeps besides the tagged and pinned ones; all, unless retention was set.
     pub fn retention(&self) -> Result<Retention> {
         self.read(retention)
     }
@@ -129,7 +129,7 @@ impl LocalCatalogue {
         })
     }
 
-    /// The first commit that retention keeps now; it keeps all later ones, too. 0 if it keeps everything.
+    /// The first commit that retention keeps now; all later ones are kept, too. 0 if it keeps everything.
     pub fn retained_from(&self) -> Result<Csn> {
         let retention = self.retention()?;
         let days = match retention.keep_days {
@@ -170,7 +170,7 @@ impl LocalCatalogue {
     /// Pins the snapshot of a commit: vacuum keeps it while the guard lives.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the snapshot is gone.
+    /// [`Error::NotFound`] if the snapshot no longer exists.
     pub fn pin(&self, at: Csn) -> Result<PinGuard> {
         let guard = self.pins.pin(at)?;
         if !self.snapshot_exists(at)? {
@@ -189,7 +189,7 @@ impl LocalCatalogue {
                 self.connections.current()?.wait_durable();
                 return Ok((head, guard));
             }
-            // The horizon passes a head only if there is a newer one by now.
+            // The horizon passes a former head only if there is a newer commit by now.
             let newer = self.head()?;
             if newer == head && self.is_beginning()? {
                 let what = "this copy of the federation is not complete yet; follow the leader until it is";
@@ -235,7 +235,7 @@ impl LocalCatalogue {
     }
 
     fn kept_at(&self, horizon: Csn) -> Result<KeptSnapshots> {
-        // Tags before pins: a reader of a tag that is dropped meanwhile is found by its pin.
+        // Tags are read before pins: if a tag is dropped in between, its reader is found by the pin.
         let tagged = self.tags()?.into_iter().map(|tag| tag.csn).filter(|csn| *csn < horizon);
         let mut csns: BTreeSet<Csn> = tagged.collect();
         csns.extend(self.pins.pinned_below(horizon)?);
@@ -246,14 +246,15 @@ impl LocalCatalogue {
 /// The snapshots that vacuum must keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptSnapshots {
-    /// All snapshots from this one on.
+    /// The first commit from which on all snapshots are kept.
     pub horizon: Csn,
     /// These earlier ones, in ascending order.
     pub csns: Vec<Csn>,
 }
 
 impl KeptSnapshots {
-    /// Whether a kept snapshot lies in the range from `since` until before `until`; `None` is no end.
+    /// Whether a kept snapshot lies in the range from `since` until before `until`; the range has no end if `until` is
+    /// `None`.
     ///
     /// A version is needed if one lies between its own commit and that of the next version.
     pub fn needs(&self, since: Csn, until: Option<Csn>) -> bool {

@@ -1,52 +1,52 @@
-//! Who may change a catalogue: its own users, its leader's rows, or nobody; and whether it is the one that the federation
-//! uses, or one from which or to which that moves.
+//! The role of a catalogue: whether its own users change it, the rows of its leader, or nobody; and whether the
+//! federation uses it, or it is the source or the target of a move.
 
 use super::settings::{set_text, text};
 use crate::error::Error;
 use crate::schema::{FORMAT_WITH_ROLES, raise_format};
 use crate::sql::{SqlConnection, SqlResult};
 
-/// The setting that says whom this catalogue follows.
+/// The setting for the URL of the leader that this catalogue follows.
 pub(super) const LEADER: &str = "follows";
-/// The setting that says who leads the federation instead of this catalogue.
+/// The setting for the URL of the leader that has succeeded this catalogue.
 pub(super) const SUCCESSOR: &str = "successor";
-/// The setting that says how far a catalogue has moved: [`ARRIVING`], [`ARRIVED`], [`LEAVING`] or [`LEFT`]. A catalogue
-/// that does not move does not have it.
+/// The setting for the phase of a catalogue's move: [`ARRIVING`], [`ARRIVED`], [`LEAVING`] or [`LEFT`]. It does not
+/// exist in a catalogue that does not move.
 pub(super) const MOVE: &str = "move";
-/// Rows are copied into this catalogue, which nobody uses before it has all of them.
+/// Rows are being copied into this catalogue, which is not used before it has all of them.
 const ARRIVING: &str = "arriving";
-/// It has all of them, and is used if the federation's folder says so.
+/// This catalogue has all rows, and is used if the federation's folder names it.
 const ARRIVED: &str = "arrived";
 /// Another catalogue has the same rows, and is about to be used instead. If that does not happen, this one stays in use.
 const LEAVING: &str = "leaving";
 /// Another catalogue is used instead.
 const LEFT: &str = "left";
 
-/// Who changes a catalogue.
+/// Who may change a catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Its own users.
     Leader,
     /// The rows of another one.
     Follower {
-        /// The URL of that one.
+        /// The URL of the leader.
         of: String,
     },
     /// Nobody: another one leads the federation.
     Succeeded {
-        /// The URL of that one.
+        /// The URL of the successor.
         by: String,
     },
 }
 
-/// How far a catalogue has moved.
+/// The phase of a catalogue's move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MovePhase {
-    /// Rows are copied into it.
+    /// Rows are being copied into the new catalogue.
     Arriving,
-    /// It has all rows.
+    /// The new catalogue has all rows.
     Arrived,
-    /// Another one has all its rows.
+    /// The new catalogue has all rows of this old one.
     Leaving,
     /// Another one is used instead.
     Left,
@@ -82,10 +82,10 @@ pub(super) fn check_follower(sql: &SqlConnection) -> SqlResult<()> {
     }
 }
 
-/// Checks that this catalogue is the one that the federation uses.
+/// Checks that the federation uses this catalogue.
 ///
 /// # Errors
-/// [`Error::Moving`] while it moves to another place; [`Error::Closed`] if it has moved.
+/// [`Error::Moving`] while it moves to another place; [`Error::Closed`] after it has moved.
 pub(super) fn check_in_use(sql: &SqlConnection) -> SqlResult<()> {
     if phase(sql)? == Some(MovePhase::Leaving) {
         return Err(Error::Moving.into());
@@ -93,10 +93,10 @@ pub(super) fn check_in_use(sql: &SqlConnection) -> SqlResult<()> {
     check_complete(sql)
 }
 
-/// Checks that this catalogue has all commits, or will have them.
+/// Checks that this catalogue has all rows: none are still being copied into it, and the federation has not left it.
 ///
 /// # Errors
-/// [`Error::Closed`] if it has moved, or rows are still copied into it.
+/// [`Error::Closed`] if the catalogue has moved, or rows are still being copied into it.
 pub(super) fn check_complete(sql: &SqlConnection) -> SqlResult<()> {
     let what = match phase(sql)? {
         None | Some(MovePhase::Arrived | MovePhase::Leaving) => return Ok(()),
@@ -116,7 +116,7 @@ pub(super) fn check_complete(sql: &SqlConnection) -> SqlResult<()> {
     Err(Error::closed(what).into())
 }
 
-/// How far the catalogue has moved.
+/// The phase of the catalogue's move, if it moves.
 pub(super) fn phase(sql: &SqlConnection) -> SqlResult<Option<MovePhase>> {
     Ok(match text(sql, MOVE)?.as_deref() {
         Some(ARRIVING) => Some(MovePhase::Arriving),
@@ -127,13 +127,13 @@ pub(super) fn phase(sql: &SqlConnection) -> SqlResult<Option<MovePhase>> {
     })
 }
 
-/// Where a catalogue moves to, or was moved to.
+/// The place that a catalogue moves to, or has moved to.
 pub(super) fn new_place(sql: &SqlConnection) -> SqlResult<Option<String>> {
     text(sql, SUCCESSOR)
 }
 
-/// Sets how far the catalogue has moved, and `to` where. A release that does not know this takes the new place for the URL
-/// of a leader that succeeds this one.
+/// Sets the phase of the catalogue's move, and its new place `to`. A release that does not know moves takes the new
+/// place for the URL of a leader that succeeds this one.
 pub(super) fn set_phase(sql: &SqlConnection, phase: Option<MovePhase>, to: &str) -> SqlResult<()> {
     let (text, successor) = match phase {
         None => (None, None),
@@ -158,7 +158,7 @@ pub(super) fn role(sql: &SqlConnection) -> SqlResult<Role> {
         match &*key {
             LEADER => role = Role::Follower { of: value },
             MOVE => moves = true,
-            // One that moves has no successor.
+            // A catalogue that moves has no successor.
             _ if moves => {}
             _ => role = Role::Succeeded { by: value },
         }

@@ -1,4 +1,4 @@
-//! Rows of tables from one catalogue to another, in either dialect, and what two catalogues are compared by.
+//! Copies rows of tables from one catalogue to another, in either dialect, and compares two catalogues by digests.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -35,7 +35,7 @@ impl RowsDigest {
         }
     }
 
-    /// That of all rows of a table.
+    /// The digest of all rows of a table.
     pub(super) fn of(sql: &SqlConnection, table: &CopiedTable) -> SqlResult<Self> {
         let mut digest = RowsDigest::default();
         each_page(sql, table, |cells| {
@@ -67,7 +67,7 @@ pub(super) fn each_page(
     while let Some(last) = cells.rchunks_exact(names.len()).next() {
         let is_last_page = cells.len() < ROWS * names.len();
         let values = names.iter().zip(last).filter(|(name, _)| table.key.contains(name));
-        // The columns of a key are in its order.
+        // `names` has the key's columns in the order of the key.
         let values: Vec<SqlValue> = values.map(|(_, value)| value.clone()).collect();
         take(std::mem::take(&mut cells))?;
         if is_last_page {
@@ -80,7 +80,7 @@ pub(super) fn each_page(
     Ok(())
 }
 
-/// All cells of a statement's answer, row by row.
+/// All cells of a statement's result, row by row.
 pub(super) fn read_cells(
     statement: &mut Statement<'_>,
     columns: usize,
@@ -102,7 +102,7 @@ pub(super) fn read_cells(
     Ok(cells)
 }
 
-/// Inserts rows, each in the place of the one with its key.
+/// Inserts rows; each replaces the row with its key.
 pub(super) fn insert(
     sql: &SqlConnection,
     table: &CopiedTable,
@@ -134,7 +134,7 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// Inserts rows into a table of PostgreSQL by one statement, which has an array for each column.
+/// Inserts rows into a table of PostgreSQL by one statement, with an array for each column.
 fn insert_arrays(
     sql: &SqlConnection,
     into: &str,

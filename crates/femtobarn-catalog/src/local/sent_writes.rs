@@ -1,8 +1,8 @@
-//! Bytes of files that come with a commit, from a writer that cannot reach the files.
+//! Bytes of files that arrive with a commit, from a writer that cannot reach the files.
 //!
 //! 1. They are in the files before the commit is published, and durable with it.
-//! 2. Bytes that a file has stay, unless the writer holds its database, and they lie in an extent of the writer. A new
-//!    file is made from its start on.
+//! 2. Bytes that a file already has are overwritten only if the writer holds its database and they lie in an extent of
+//!    the writer. A new file is written from its start.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -16,19 +16,20 @@ use crate::error::{Error, Result};
 use crate::ids::{Csn, DatabaseId};
 use crate::rows::DatabaseState;
 
-/// The names of databases that commits of a group write to, and the paths of their files, which are looked up once.
+/// The names of the databases that a group's commits write to, and the paths of their files; each is looked up once.
 #[derive(Debug, Default)]
 pub struct FilesToWrite(HashMap<DatabaseId, (String, String)>);
 
 impl LocalCatalogue {
-    /// Writes the bytes of a commit to files before it is published, for a writer that cannot reach the files. The caller
-    /// keeps others from taking their place. The commit keeps the bytes, which become durable with it; but if earlier ones
-    /// could not be written back, the files are synced now, and it keeps none.
+    /// Writes the bytes of a commit to files before it is published, for a writer that cannot reach the files. The
+    /// caller ensures that their place is not taken by another writer. The commit keeps the bytes, which become durable
+    /// with it; but if earlier bytes could not be written back, the files are synced now, and the bytes are removed
+    /// from the commit.
     ///
     /// # Errors
-    /// [`Error::Closed`] if a database is not open; [`Error::Invalid`] if bytes lie outside of its file, or do not make an
-    /// empty file from its start on; [`Error::Exists`] if the file of a new database is another one's;
-    /// [`Error::NotFound`], [`Error::Full`] or [`Error::Io`] if it cannot be written.
+    /// [`Error::Closed`] if a database is not open; [`Error::Invalid`] if bytes lie outside of its file, or do not
+    /// begin an empty file at its start; [`Error::Exists`] if the file of a new database belongs to another one;
+    /// [`Error::NotFound`], [`Error::Full`] or [`Error::Io`] if a file cannot be written.
     pub fn write_now(&self, commit: &mut Commit, files: &mut FilesToWrite) -> Result<()> {
         let is_stuck = self.file_log.is_stuck();
         let mut begun = None;
@@ -97,13 +98,13 @@ impl LocalCatalogue {
     }
 }
 
-/// Where bytes end in their file.
+/// The offset in the file at which the bytes end.
 fn end_of(write: &FileWrite) -> Option<u64> {
     write.offset.checked_add(write.bytes.len() as u64)
 }
 
-/// Whether bytes may be among the first ones of a new file, which has the size: no others are in their place. The same ones
-/// are if the client sent them before.
+/// Whether bytes may be among the first ones of a new file of `size` bytes: their place is free, or already has the
+/// same bytes, because the client sent them before.
 fn begins_file(file: &File, size: u64, write: &FileWrite) -> bool {
     end_of(write).is_some_and(|end| end <= LOGGED_COMMIT_BYTES_MAX as u64)
         && (write.offset >= size || is_in_file(file, write))

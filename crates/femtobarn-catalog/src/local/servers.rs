@@ -41,7 +41,7 @@ const HOME: &str = concat!(
     now_us!(),
     ") FROM homes h JOIN servers s ON s.name = h.server WHERE h.database = ?1"
 );
-/// A name that is alive at another URL is not taken, nor one that has databases on another storage.
+/// Refuses a name that is alive at another URL, or has databases on another storage.
 const JOIN: &str = concat!(
     "INSERT INTO servers AS s (name, url, storage, epoch, state, lease_until_us, free_bytes, load) \
      VALUES (?1, ?2, ?3, 1, 'active', ",
@@ -69,7 +69,7 @@ const HOMELESS: &str = "SELECT d.id, d.path FROM databases d \
     LEFT JOIN homes h ON h.database = d.id WHERE h.database IS NULL";
 const SET_NEW_HOME: &str = "INSERT INTO homes (database, server, epoch) VALUES (?1, ?2, 1) \
     ON CONFLICT (database) DO NOTHING";
-/// The servers with the storage of an active one whose leases are over, and that still are the home of databases.
+/// The servers whose leases are over, which have the same storage as an active one and are still homes of databases.
 const DEAD: &str = concat!(
     "SELECT o.name FROM servers o JOIN servers s ON s.storage = o.storage AND o.name <> s.name \
      WHERE s.name = ?1 AND s.epoch = ?2 AND s.state = 'active' AND o.lease_until_us < ",
@@ -86,7 +86,7 @@ const RAISE_HOME: &str = "INSERT INTO homes AS h (database, server, epoch) \
     VALUES (?1, ?2, 1) ON CONFLICT (database) DO UPDATE SET epoch = h.epoch + 1 WHERE h.server = excluded.server RETURNING epoch";
 
 impl LocalCatalogue {
-    /// The servers of the federation, ordered by name; none if none ever joined.
+    /// The servers of the federation, ordered by name; empty if none ever joined.
     pub fn servers(&self) -> Result<Vec<ServerRow>> {
         if !self.has_servers() {
             return Ok(vec![]);
@@ -105,7 +105,7 @@ impl LocalCatalogue {
         found.cloned().ok_or_else(|| names::not_found("server", name, all()))
     }
 
-    /// The home of a database; `None` if it is everyone's, or has no row yet.
+    /// The home of a database; `None` if it has no home, or no row yet.
     pub fn home(&self, database: DatabaseId) -> Result<Option<Home>> {
         if !self.has_servers() {
             return Ok(None);
@@ -119,12 +119,13 @@ impl LocalCatalogue {
         self.connections.write(|sql| sql.execute(SET_NEW_HOME, row)).map(drop)
     }
 
-    /// Joins the federation as a server, for the time of a lease, or joins it again under a new epoch, which is returned.
-    /// Databases without a home whose files are in this folder get this server as their home.
+    /// Joins the federation as a server, for the time of a lease, or joins it again; returns the new epoch. Databases
+    /// without a home whose files are in this folder get this server as their home.
     ///
     /// # Errors
-    /// [`Error::Exists`] if the name is alive at another URL, or has databases on another storage; [`Error::Invalid`] for a bad name or URL, or if the
-    /// federation's folder has another storage's name; [`Error::Unsupported`] if the catalogue is not in PostgreSQL.
+    /// [`Error::Exists`] if the name is alive at another URL, or has databases on another storage; [`Error::Invalid`]
+    /// for an invalid name or URL, or if the federation's folder has the name of another storage;
+    /// [`Error::Unsupported`] if the catalogue is not in PostgreSQL.
     pub fn join(&self, server: &JoiningServer, lease: Duration) -> Result<u64> {
         names::check_server_name(&server.name)?;
         names::check("storage", &server.storage)?;
@@ -136,7 +137,7 @@ impl LocalCatalogue {
             });
         }
         for folder in [LOCKS_FOLDER, DATABASES_FOLDER] {
-            // That of a server which joins may have nothing but the address of the catalogue.
+            // The folder of a joining server may have only the file with the address of the catalogue.
             let path = self.folder().join(folder);
             fs::create_dir_all(&path)
                 .map_err(|error| Error::io("cannot create the folder", &path, error))?;
@@ -165,7 +166,8 @@ impl LocalCatalogue {
             drop(fs::remove_file(storage_file(self)));
         }
         let epoch = joined?;
-        // Before this, a program here fences off whoever has a fence of an earlier epoch, which the server does not know yet.
+        // Until the presence begins, local programs fence off holders of fences of earlier epochs, which this server
+        // does not know yet.
         let present = ServerPresence::begin(&self.folder().join(LOCKS_FOLDER), &server.name);
         match present {
             Ok(present) => *self.presence.lock() = Some(present),
@@ -180,7 +182,7 @@ impl LocalCatalogue {
     /// Renews the lease of a server, which lasts for `lease` from now on.
     ///
     /// # Errors
-    /// [`Error::Changed`] if it has another epoch: it joined again elsewhere, or its databases were taken over.
+    /// [`Error::Changed`] if the server has another epoch: it joined again elsewhere, or its databases were taken over.
     pub fn renew(
         &self,
         (name, epoch): (&str, u64),
@@ -192,7 +194,7 @@ impl LocalCatalogue {
         if renewed == 1 { Ok(()) } else { Err(lost_lease(name)) }
     }
 
-    /// Ends the lease of a server that stops. Does nothing if it has another epoch.
+    /// Ends the lease of a server that stops. Does nothing if the server has another epoch.
     pub fn leave(&self, name: &str, epoch: u64) -> Result<()> {
         let row = params![name, signed(epoch)];
         self.connections.write(|sql| sql.execute(LEAVE, row))?;
@@ -200,8 +202,9 @@ impl LocalCatalogue {
         Ok(())
     }
 
-    /// Refuses commits of all who hold databases of a server now, and returns the new epochs of their homes. A database
-    /// that is not committed yet gets its home by it; one whose home is another server is left alone.
+    /// Makes the catalogue refuse the commits of all clients that now hold databases of a server, and returns the new
+    /// epochs of the homes. A database that is not committed yet gets its home by this; a database whose home is
+    /// another server stays as it is.
     ///
     /// # Errors
     /// [`Error::Changed`] if the server has another epoch, so that all of these commits are refused anyway.
@@ -224,11 +227,11 @@ impl LocalCatalogue {
         })
     }
 
-    /// Makes a server the home of the databases of those with the same storage whose leases are over, in a new epoch of
-    /// these. Returns their names, with the number of databases.
+    /// Makes a server the home of the databases of servers with the same storage whose leases are over, in new epochs
+    /// of these servers. Returns their names, with the number of databases.
     ///
     /// # Errors
-    /// As [`LocalCatalogue::join`], except that nothing is taken over if the server has another epoch.
+    /// Those of [`LocalCatalogue::join`]. If the server has another epoch, no database is taken over.
     pub fn take_over(&self, name: &str, epoch: u64) -> Result<Vec<(String, usize)>> {
         self.connections.write(|sql| {
             let mut find = sql.prepare_cached(DEAD)?;
@@ -244,10 +247,11 @@ impl LocalCatalogue {
         })
     }
 
-    /// Makes another server the home of a database, if its home and the epochs of that still are `from`; the new epoch.
+    /// Makes another server the home of a database, if the home and the epochs are still those of `from`; returns the
+    /// new epoch.
     ///
     /// # Errors
-    /// [`Error::Changed`] if they are not, or the other server takes no databases.
+    /// [`Error::Changed`] if they are not, or the other server accepts no databases.
     pub fn set_home(&self, from: &Fence, to: &str) -> Result<u64> {
         let Fence { database, server, server_epoch, home_epoch } = from;
         let row = params![database.0, server, signed(*home_epoch), to, signed(*server_epoch)];
@@ -263,7 +267,7 @@ impl LocalCatalogue {
         })
     }
 
-    /// Sets whether a server gets no databases any more.
+    /// Sets whether a server stops getting databases.
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is no such server, or it has left.
@@ -287,10 +291,10 @@ impl LocalCatalogue {
         Ok(found.into_iter().collect())
     }
 
-    /// Fails if no server has named the storage of this folder, so that nothing says which databases are here.
+    /// Fails if no server has named the storage of this folder, so that it is unknown which databases are here.
     ///
     /// # Errors
-    /// [`Error::Unsupported`].
+    /// [`Error::Unsupported`] then.
     pub fn check_storage_is_named(&self) -> Result<()> {
         if storage_file(self).exists() {
             return Ok(());
@@ -303,8 +307,8 @@ impl LocalCatalogue {
         Err(Error::Unsupported { what })
     }
 
-    /// Writes the name of the folder's storage into it, by which local processes know which databases are here. Whether it
-    /// had none.
+    /// Writes the name of the folder's storage into it, by which local processes know which databases are here. Returns
+    /// whether the folder had no name before.
     fn name_storage(&self, storage: &str) -> Result<bool> {
         let path = storage_file(self);
         if let Ok(known) = fs::read_to_string(&path) {

@@ -18,7 +18,7 @@ use crate::rows::{
 };
 use crate::sql::{Row, RowResult, SqlConnection, SqlResult, params};
 
-/// Each database with its last name.
+/// Selects each database with its last name.
 const DATABASES: &str = "SELECT d.id, d.uuid, \
     (SELECT n.name FROM database_names n WHERE n.database = d.id ORDER BY n.since DESC LIMIT 1), \
     d.path, CASE WHEN d.sealed IS NULL THEN d.state ELSE 'sealed' END, d.created, d.epoch, \
@@ -36,8 +36,8 @@ impl LocalCatalogue {
         self.read(databases)
     }
 
-    /// The commits of those transactions that made one, each after the commit that is given with it. However many there
-    /// are, commits are searched once.
+    /// The first commit of each transaction after the commit given with it, for the transactions that made one. The
+    /// commits are searched once, however many transactions are given.
     pub fn find_commits(&self, of: &HashMap<Uuid, Csn>) -> Result<HashMap<Uuid, Csn>> {
         let Some(first) = of.values().min() else { return Ok(HashMap::new()) };
         self.connections.current()?.wait_durable();
@@ -48,7 +48,7 @@ impl LocalCatalogue {
             let mut rows = statement.query([signed(first.0)])?;
             let mut found = HashMap::new();
             while let Some(row) = rows.next()? {
-                // A transaction that is not one of these may have any bytes.
+                // The id of another client's transaction may have any bytes.
                 let Ok(transaction) = uuid(&row, 1) else { continue };
                 let csn = Csn(number(&row, 0)?);
                 if of.get(&transaction).is_some_and(|after| csn > *after) {
@@ -67,7 +67,7 @@ impl LocalCatalogue {
         Ok(self.one(IS_A_FILE, [path], |row| row.get(0))?.unwrap_or(false))
     }
 
-    /// The database that a path is the file of, dropped or not; none if there is none.
+    /// The database, dropped or not, whose file has this path, if any.
     pub fn database_of_file(&self, path: &str) -> Result<Option<DatabaseId>> {
         let sql = "SELECT id FROM databases WHERE path = ?1";
         self.one(sql, [path], |row| Ok(DatabaseId(row.get(0)?)))
@@ -175,8 +175,8 @@ pub(super) fn link_targets(
     all(sql, targets, [database.0, container.0], |row| Ok((uuid(row, 0)?, Csn(number(row, 1)?))))
 }
 
-/// The names of one database or container, of those of all in ascending order. Those of earlier ones, which were not
-/// there when the others were looked up, are skipped.
+/// Takes the names of one database or container from the names of all, in ascending order. Names of smaller ids are
+/// skipped: they belong to databases or containers that were added after the others were looked up.
 fn of_one<I: Ord>(names: &mut Peekable<IntoIter<(I, NameRow)>>, id: I) -> Vec<NameRow> {
     while names.next_if(|(of, _)| *of < id).is_some() {}
     std::iter::from_fn(|| names.next_if(|(of, _)| *of == id)).map(|(_, name)| name).collect()

@@ -1,5 +1,5 @@
-//! What locks need of the catalogue: the names of their targets, looked up only when a lock is shown, and the end of the
-//! rights that a server granted which has ended.
+//! The catalogue as the locks use it: the names of targets, looked up only when a lock is shown; and fencing off the
+//! clients of a server that has ended.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ const NAMES: &str = "SELECT d.name, (SELECT c.name FROM container_names c \
     WHERE c.database = ?1 AND c.container = ?2 AND c.until IS NULL) \
     FROM database_names d WHERE d.database = ?1 AND d.until IS NULL";
 
-/// Of a server that has left all fences are refused already.
+/// Raises the epoch of a home. Not if its server has left: then all its fences are refused already.
 const FENCE_OFF: &str = "UPDATE homes SET epoch = epoch + 1 WHERE database = ?1 AND server = ?2 \
     AND EXISTS (SELECT 1 FROM servers s WHERE s.name = ?2 AND s.state <> 'left')";
 
@@ -32,7 +32,7 @@ impl CatalogueNames {
         CatalogueNames { locks, connections }
     }
 
-    /// None if the target is uncommitted or dropped, or the catalogue cannot be read.
+    /// `None` if the target is uncommitted or dropped, or the catalogue cannot be read.
     fn find(&self, target: &LockTarget) -> Option<String> {
         let database = target.database()?;
         let container = target.container().map(|id| id.0);
@@ -58,7 +58,7 @@ impl LockCatalogue for CatalogueNames {
 
     fn fence_off_ended(&self, database: DatabaseId) -> Result<()> {
         for server in ended_servers(&self.locks)? {
-            // The catalogue may have moved to SQLite since, which has no servers.
+            // The catalogue may have moved to SQLite meanwhile, which has no servers.
             if !self.connections.is_postgres() {
                 return Ok(());
             }

@@ -1,5 +1,5 @@
-//! Tests that the work of SQLite for a look-up, a commit or a freed range does not grow with the catalogue. It is counted
-//! in steps of SQLite's virtual machine, of which a step down a tree of any height is one.
+//! Tests that SQLite's work for a look-up, a commit or a freed range does not grow with the catalogue. Work is counted
+//! in steps of SQLite's virtual machine; a step down a tree of any height counts as one.
 
 use rusqlite::ffi;
 use tempfile::TempDir;
@@ -83,7 +83,7 @@ impl Grown {
     }
 }
 
-/// Steps that the statements which a connection keeps have taken.
+/// The steps taken by the cached statements of a connection.
 fn steps(sql: &SqlConnection) -> i64 {
     let sql = sql.sqlite().expect("a catalogue in a file");
     let mut total = 0;
@@ -171,7 +171,7 @@ fn work_of_finding_a_name_does_not_grow_with_those_that_had_it() {
     let found = |of: &LocalCatalogue, count: u32| {
         assert_eq!(of.find_database("scratch", Csn::MAX)?, None);
         assert_eq!(of.find_container(RUN, "old", Csn::MAX)?, None);
-        // As of the commit that made the first ones.
+        // As of the commit that made the first rows.
         let at = Csn(u64::from(count) + 2);
         assert!(of.find_database("scratch", at)?.is_some());
         assert!(of.find_container(RUN, "old", at)?.is_some());

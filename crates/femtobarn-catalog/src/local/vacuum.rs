@@ -10,9 +10,10 @@
 //! 4. [`LocalCatalogue::release_freed`] begins a new epoch of the database and releases the ranges to writers.
 //!
 //! Invariants:
-//! 1. Rows that a kept snapshot needs are never deleted, whatever the caller asks for: each is checked again.
-//! 2. After a crash vacuum can be run again. The table `free_extents` still has the freed ranges that were not released;
-//!    those that were not recorded are ranges that no version refers to, which the next vacuum finds.
+//! 1. Rows that a kept snapshot needs are never deleted, whatever the caller asks for: each row is checked again.
+//! 2. After a crash vacuum can be run again. The table `free_extents` still has the freed ranges that were not
+//!    released; ranges that were freed but not recorded are ranges that no version refers to, which the next vacuum
+//!    finds.
 
 use std::collections::{HashMap, HashSet};
 
@@ -29,20 +30,20 @@ use crate::numbers::{signed, unsigned};
 use crate::rows::{BlobRange, DatabaseRecord, VersionRow};
 use crate::sql::{OptionalExtension, SqlConnection, SqlResult, params};
 
-/// Containers that were dropped, alone or with their database, with the commits that did so.
+/// Selects containers that were dropped, alone or with their database, with the commit of the drop.
 const DROPPED_CONTAINERS: &str = "SELECT c.database, c.id, c.created, c.dropped, d.dropped FROM containers c \
     JOIN databases d ON d.id = c.database WHERE c.dropped IS NOT NULL OR d.dropped IS NOT NULL \
     ORDER BY c.database, c.id";
 /// The lifetimes of the containers of a database.
 const LIFETIMES: &str = "SELECT c.id, c.created, c.dropped, d.dropped FROM containers c \
     JOIN databases d ON d.id = c.database WHERE c.database = ?1";
-/// Rows that one transaction of a vacuum deletes; commits wait for it some 10 ms.
+/// Rows that one transaction of a vacuum deletes; commits wait about 10 ms for it.
 const ROWS_AT_ONCE: usize = 2000;
 
-/// What a vacuum is going to change: the rows that it deletes, and the ranges that it frees.
+/// The changes that a vacuum will make: the rows to delete, and the ranges to free.
 #[derive(Clone, Debug)]
 pub struct Vacuumed {
-    /// The snapshots that it keeps, from [`LocalCatalogue::raise_horizon`].
+    /// The kept snapshots, from [`LocalCatalogue::raise_horizon`].
     pub kept: KeptSnapshots,
     /// Versions to delete, ordered by container and commit.
     pub versions: Vec<(DatabaseId, ContainerId, Csn)>,
@@ -64,7 +65,8 @@ pub struct Purgeable {
 }
 
 impl LocalCatalogue {
-    /// The versions of a database that a kept snapshot needs, and the others; both ordered by container and commit.
+    /// The versions of a database that a kept snapshot needs, and those that none needs; both ordered by container and
+    /// commit.
     pub fn versions_by_need(
         &self,
         database: DatabaseId,
@@ -106,12 +108,12 @@ impl LocalCatalogue {
     }
 
     /// Deletes the rows that a vacuum found unneeded, some at a time, so that commits need not wait long; then purges
-    /// databases and notes the ranges that it frees.
+    /// databases and records the freed ranges.
     ///
     /// # Errors
     /// [`Error::Changed`] if another vacuum ran meanwhile, or a snapshot was tagged that this one would not keep;
-    /// [`Error::Invalid`] if a kept snapshot needs one of the rows, or a range is free already. Rows before such a one
-    /// may be deleted by then; no database is purged, and no range noted.
+    /// [`Error::Invalid`] if a kept snapshot needs one of the rows, or a range is free already. Some rows may have been
+    /// deleted before the failure; no database is purged, and no range recorded.
     pub fn vacuum(&self, vacuumed: &Vacuumed) -> Result<()> {
         let Vacuumed { kept, versions, freed, purged_databases, purged_containers } = vacuumed;
         self.delete_some(kept, versions, |sql, some| drop_versions(sql, kept, some))?;
@@ -120,7 +122,7 @@ impl LocalCatalogue {
         })?;
         self.connections.write(|sql| {
             check_kept(sql, kept)?;
-            // All or none: the caller removes their files, which nothing knows of without these rows.
+            // All or none: the caller removes their files, which nothing refers to without these rows.
             purged_databases
                 .iter()
                 .try_for_each(|database| purge_database(sql, kept, *database))?;
@@ -158,9 +160,9 @@ impl LocalCatalogue {
     }
 
     /// Begins a new epoch of every database in a catalogue that was rebuilt or restored. The lost catalogue may have
-    /// begun more epochs than this one knows; the seconds since 1970 are greater than all of them. An epoch must not
-    /// be used twice, because clients key their caches by it. Objects of stores that the lost catalogue refers to, too, are
-    /// not removed by this one.
+    /// begun more epochs than this one knows; the seconds since 1970 are greater than all of them. An epoch must not be
+    /// used twice, because clients key their caches by it. Nor does this catalogue remove objects in stores that the
+    /// lost one refers to.
     pub fn begin_new_epochs(&self) -> Result<()> {
         let raise = "UPDATE databases SET epoch = CASE WHEN epoch < ?1 THEN ?1 ELSE epoch + 1 END";
         self.connections.write_as_anyone(|sql| {

@@ -16,8 +16,8 @@ use crate::sql::SqlConnection;
 /// Bytes of the first part of the index, which SQLite maps as a whole.
 const PART_BYTES: i32 = 32 << 10;
 
-/// The state of the log now, of a connection that reads it; `None` while it is being written, before the index is in
-/// use, and where there is none, as on a read-only medium and in PostgreSQL.
+/// The state of the log now, from a connection that reads it; `None` while it is being written, before the index is in
+/// use, and where there is no index, as on a read-only medium and in PostgreSQL.
 pub(super) fn log_state(connection: &SqlConnection) -> Option<LogState> {
     let [first, second] = headers(connection.sqlite()?)?;
     let read = |header: &[AtomicU64; LOG_STATE_WORDS]| {
@@ -30,7 +30,7 @@ pub(super) fn log_state(connection: &SqlConnection) -> Option<LogState> {
     (is_in_use && state == read(second)).then_some(state)
 }
 
-/// Where the log ends in its file, in a state of it.
+/// The offset in its file at which the log ends, in this state.
 pub(super) fn log_end(state: &LogState) -> u64 {
     const LOG_HEAD_BYTES: u64 = 32;
     const FRAME_HEAD_BYTES: u64 = 24;
@@ -49,8 +49,8 @@ pub(super) fn is_next(before: &LogState, after: &LogState) -> bool {
     changes(after).wrapping_sub(changes(before)) == 1
 }
 
-/// Both copies of the header, in the memory of a connection that reads the log; any other would open the index, and
-/// never close it.
+/// Both copies of the header, in the memory of a connection that reads the log. A connection that does not would open
+/// the index, and never close it.
 fn headers(connection: &rusqlite::Connection) -> Option<&[[AtomicU64; LOG_STATE_WORDS]; 2]> {
     let mut file: *mut ffi::sqlite3_file = null_mut();
     let mut part: *mut c_void = null_mut();

@@ -1,4 +1,4 @@
-//! The two ways in which locks and pins are kept.
+//! The two backends of locks and pins.
 
 /// Something that has one form for the kernel's locks and one for locks on lease from a server.
 #[derive(Clone, Debug)]

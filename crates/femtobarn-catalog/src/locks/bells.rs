@@ -1,15 +1,15 @@
 //! Bells: a waiter for a lock pauses until the holder rings, whichever processes of this host the two are in.
 //!
-//! The kernel has no wait for a lock that ends in time, so waiters ask again and again ([`super::wait_queue`]). A
-//! bell cuts a pause short. It is two numbers in `locks/bells`, which all processes have in memory: how often it was
-//! rung, on which its waiters sleep (a futex), and how many these are. Ringing for nobody costs one load. Behind the
-//! bells of locks are those of changes, for the committers that wait for the sync of the catalogue's log.
+//! The kernel cannot wait for a lock with a time limit, so waiters ask again and again ([`super::wait_queue`]). A bell
+//! cuts a pause short. It is two numbers in `locks/bells`, a file that all processes map: the count of rings, on which
+//! its waiters sleep (a futex), and the count of waiters. Ringing without waiters costs one load. Behind the bells of
+//! locks are those of changes, for the committers that wait for the sync of the catalogue's log.
 //!
 //! Invariants:
-//! 1. A ring is only a hint. Nobody rings for a holder that was killed, or that knows no bells.
-//! 2. No ring is missed: a waiter counts itself and notes the number of rings before it asks for the lock, and sleeps
-//!    only while that number stays.
-//! 3. Several locks may share a bell, and a killed waiter stays counted for good: both cost needless rings.
+//! 1. A ring is only a hint. There is no ring for a holder that was killed, or that does not know bells.
+//! 2. No ring is missed: a waiter counts itself and notes the count of rings before it asks for the lock, and sleeps
+//!    only while that count stays.
+//! 3. Several locks may share a bell, and a killed waiter stays counted for ever: both cost needless rings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(super) struct Listener {
 }
 
 impl Bells {
-    /// Opens the bells of the federation whose lock files are in `locks`; `None` if that is not possible.
+    /// Opens the bells of the federation whose lock files are in `locks`; `None` if that fails.
     pub(super) fn open(locks: &Path) -> Option<Self> {
         let size = (BELLS + CHANGE_BELLS) * BELL_BYTES;
         Some(Bells { numbers: SharedNumbers::open(&locks.join(FILE), size).ok()? })
@@ -62,7 +62,8 @@ impl Bells {
         self.ring_number(number_of(target, byte));
     }
 
-    /// Wakes all waiters for the sync of a change. The caller has made it durable, or the next one is to sync.
+    /// Wakes all waiters for the sync of a change. The caller has made it durable, or passes the sync on to its
+    /// committer.
     pub(super) fn ring_for_change(&self, change: u64) {
         self.ring_number(number_of_change(change));
     }
@@ -71,7 +72,7 @@ impl Bells {
         let bell = self.bell(number);
         if bell.waiters.load(Ordering::SeqCst) > 0 {
             bell.rings.fetch_add(1, Ordering::SeqCst);
-            // A waiter that is not woken asks again by itself.
+            // A waiter that is not woken asks again on its own.
             futex(bell.rings, libc::FUTEX_WAKE, c_int::MAX as u32, None);
         }
     }
@@ -98,7 +99,7 @@ impl Bells {
     }
 }
 
-/// Calls the kernel through the C library, so that a simulation can stand between the two.
+/// Makes the system call through the C library, so that a simulation can intercept it.
 fn futex(number: &AtomicU32, operation: c_int, value: u32, wait: Option<Duration>) {
     let wait = wait.map(|wait| libc::timespec {
         tv_sec: wait.as_secs() as libc::time_t,
@@ -108,7 +109,7 @@ fn futex(number: &AtomicU32, operation: c_int, value: u32, wait: Option<Duration
     let (first, second) = (c_long::from(operation), c_long::from(value));
     // SAFETY: the number and the time outlive the call, which changes neither.
     let ended = unsafe { libc::syscall(libc::SYS_futex, number.as_ptr(), first, second, wait) };
-    // Its outcome is a hint, as is a ring.
+    // The result of the call is a hint, as a ring is.
     let _ = ended;
 }
 
@@ -119,20 +120,20 @@ fn number_of(target: &LockTarget, byte: u64) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % BELLS
 }
 
-/// The number of the bell of a change, behind those of locks.
+/// The number of the bell of a change; these follow the bells of locks.
 fn number_of_change(change: u64) -> usize {
     BELLS + change as usize % CHANGE_BELLS
 }
 
 impl Listener {
-    /// How often the bell was rung.
+    /// How many times the bell was rung.
     pub(super) fn rings(&self) -> u32 {
         self.bell().rings.load(Ordering::SeqCst)
     }
 
     /// Pauses until the bell has been rung more than `rings` times, for at most `pause`.
     pub(super) fn pause(&self, rings: u32, pause: Duration) {
-        // Whatever ends the pause, the caller asks for the lock.
+        // The caller asks for the lock again, whatever ended the pause.
         futex(self.bell().rings, libc::FUTEX_WAIT, rings, Some(pause));
     }
 
@@ -171,7 +172,7 @@ mod tests {
                 tell.send(()).unwrap();
             });
             told.recv().unwrap();
-            // Rung before the waiter sleeps, or after: it must not sleep on.
+            // The ring may be before or after the waiter falls asleep: it must not sleep on.
             rings.ring(&TARGET, 0);
             told.recv_timeout(Duration::from_secs(60)).expect("the waiter hears the bell");
         });

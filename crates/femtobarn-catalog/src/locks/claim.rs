@@ -1,7 +1,7 @@
 //! Claims: the slots that an owner of locks in the kernel holds or waits for.
 //!
 //! The kernel would grant the same range to the same open file description a second time and free it at the first
-//! unlock, so an owner claims a slot before it locks anything of it, and a second claim is refused.
+//! unlock, so an owner claims a slot before it locks any part of it, and a second claim is refused.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -37,19 +37,19 @@ impl OwnedFile {
         OwnedFile { file, folder, bells, slots: Mutex::default(), pid: host::process_id() }
     }
 
-    /// Whether this process opened it, rather than one that it was forked from.
+    /// Whether this process opened the file, rather than one that it was forked from.
     pub(super) fn is_own(&self) -> bool {
         self.pid == host::process_id()
     }
 
-    /// Whether no slot of it is claimed.
+    /// Whether the owner claims no slot of the file.
     pub(super) fn is_free(&self) -> bool {
         self.slots.lock().is_empty()
     }
 }
 
 impl SlotClaim {
-    /// Claims the slot of a target; none if it is claimed.
+    /// Claims the slot of a target; `None` if it is claimed already.
     pub(super) fn of(file: &Arc<OwnedFile>, target: LockTarget) -> Option<Self> {
         let is_new = file.slots.lock().insert(target.slot());
         is_new.then(|| SlotClaim { file: Arc::clone(file), target })

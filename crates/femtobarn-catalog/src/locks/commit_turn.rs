@@ -1,10 +1,10 @@
 //! The turn to commit. Committers of all processes queue in front of SQLite in the order of arrival, because
 //! SQLite's own waiting starves some of them.
 //!
-//! One lock would not be fair: a committer that frees it and asks again finds it free, before the kernel has woken
-//! the next committer. So there are two locks. A committer takes the *queue*, then the *turn*, and then frees the
-//! queue. While the next committer waits for the turn it holds the queue, so one that asks again comes after it. If
-//! nobody waits for the turn, which a number in memory tells, a committer asks for the turn alone.
+//! One lock would not be fair: a committer that frees it and asks again finds it free, before the kernel has woken the
+//! next committer. So there are two locks. A committer takes the *queue*, then the *turn*, and then frees the queue.
+//! While the next committer waits for the turn it holds the queue, so one that asks again gets behind it. If no
+//! committer waits for the turn, which a number in shared memory shows, a committer asks for the turn alone.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,12 +16,12 @@ use crate::error::{Error, Result};
 pub(super) const COMMIT_FILE: &str = "commit";
 const QUEUE: u64 = 0;
 const TURN: u64 = 1;
-/// Where in the file it says that the holder of the queue waits for the turn: 1, behind the bytes that are locked. If
-/// that one is killed, the next committer takes the queue.
+/// Offset in the file of the number that is 1 while the holder of the queue waits for the turn; it is after the locked
+/// bytes. If that holder is killed, the next committer takes the queue.
 const WAITING_AT: usize = 32;
 
-/// The queue and the turn of a federation. Threads that share a value do not exclude each other, because they share
-/// its open file description: the caller lets one of them wait at a time.
+/// The queue and the turn of a federation. Threads that share a value do not exclude each other, because they share its
+/// open file description: the caller lets only one of them wait at a time.
 #[derive(Debug)]
 pub(crate) struct CommitTurns {
     file: LockFile,
@@ -32,7 +32,7 @@ pub(crate) struct CommitTurns {
 #[derive(Debug)]
 pub(crate) struct CommitTurn<'a> {
     turns: &'a CommitTurns,
-    /// Whether another process had it when it was asked for.
+    /// Whether another process had the turn when this one asked for it.
     pub(crate) has_waited: bool,
 }
 

@@ -1,8 +1,8 @@
 //! One lock file: byte ranges locked in the kernel, and the records of their holders.
 //!
-//! A lock file is an array of slots of 64 bytes. The holder of a slot locks its first 16 bytes; processes that
-//! queue for it lock single bytes of its second half, the *stairs* ([`super::wait_queue`]). The gap between the
-//! two keeps the kernel from merging an owner's adjacent locks into one, which could not be told apart.
+//! A lock file is an array of slots of 64 bytes. The holder of a slot locks its first 16 bytes; processes that queue
+//! for it lock single bytes of its second half, the *stairs* ([`super::wait_queue`]). The gap between the two keeps the
+//! kernel from merging adjacent locks of one owner into one, which could not be told apart.
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::holder::Holder;
 use crate::numbers::{signed, unsigned};
 
-/// Bytes of a slot, which are those of its holder's record.
+/// Bytes of a slot: the record of its holder.
 pub(super) const SLOT_BYTES: u64 = RECORD_BYTES as u64;
 /// Bytes locked by the holder of a slot.
 pub(super) const SPAN_BYTES: u64 = SLOT_BYTES / 4;
@@ -66,17 +66,17 @@ impl Span {
         Span { start: slot * SLOT_BYTES + SLOT_BYTES / 2, count: STAIRS }
     }
 
-    /// The bytes of a slot that its holder locks, those that its waiters lock, and the gap between them.
+    /// All bytes of a slot: those that its holder locks, those that its waiters lock, and the gap between them.
     pub(super) fn whole(slot: u64) -> Self {
         Span { start: slot * SLOT_BYTES, count: SLOT_BYTES / 2 + STAIRS }
     }
 
-    /// All of these but the bytes of the holder.
+    /// All bytes of a slot except those that its holder locks.
     pub(super) fn whole_but_hold(slot: u64) -> Self {
         Span { start: slot * SLOT_BYTES + SPAN_BYTES, count: SLOT_BYTES / 2 + STAIRS - SPAN_BYTES }
     }
 
-    /// The byte of one stair; a waiter on stair 0 is the next to get the slot.
+    /// The byte of one stair; the waiter on stair 0 is the next to get the slot.
     pub(super) fn stair(slot: u64, stair: u64) -> Self {
         Span { start: Self::stairs(slot).start + stair, count: 1 }
     }
@@ -90,7 +90,7 @@ impl Span {
         Span { start, count: 1 }
     }
 
-    /// Its first byte, counted from the beginning of its slot.
+    /// The first byte, relative to the beginning of its slot.
     pub(super) fn byte_in_slot(self) -> u64 {
         self.start % SLOT_BYTES
     }
@@ -133,7 +133,7 @@ impl LockFile {
         Ok(LockFile { file, path: path.to_owned() })
     }
 
-    /// Opens the file read-only, which is enough to inspect locks and to take shared ones.
+    /// Opens the file read-only, which is enough to inspect locks and to take shared locks.
     pub(super) fn open_read_only(path: &Path) -> Result<Self> {
         let file = File::open(path)
             .map_err(|error| Error::io("cannot open the lock file", path, error))?;
@@ -145,7 +145,7 @@ impl LockFile {
         if path.is_file() { Self::open_read_only(path).map(Some) } else { Ok(None) }
     }
 
-    /// Takes the lock if it is free, and says whether it did.
+    /// Takes the lock if it is free; returns whether it did.
     pub(super) fn try_lock(&self, kind: LockKind, span: Span) -> Result<bool> {
         loop {
             match fcntl(&self.file, FcntlArg::F_OFD_SETLK(&span.request(kind.code()))) {
@@ -157,7 +157,7 @@ impl LockFile {
         }
     }
 
-    /// Takes the lock, waiting in the kernel's queue for as long as it takes.
+    /// Takes the lock, waiting in the kernel's queue without a time limit.
     pub(super) fn lock(&self, kind: LockKind, span: Span) -> Result<()> {
         loop {
             match fcntl(&self.file, FcntlArg::F_OFD_SETLKW(&span.request(kind.code()))) {
@@ -205,7 +205,7 @@ impl LockFile {
             _ => LockKind::Exclusive,
         };
         let first = unsigned(found.l_start);
-        // A length of 0 stands for everything up to the largest position.
+        // A length of 0 means up to the largest position.
         let last = match unsigned(found.l_len) {
             0 => part.end,
             count => first.saturating_add(count).min(part.end),
@@ -221,7 +221,7 @@ impl LockFile {
     }
 
     /// The holder recorded in the slot; `None` if no other open file description locks it exclusively, or its record is
-    /// being written. That of a lock that was just taken may name the holder before.
+    /// being written. The record of a lock that was just taken may still name the previous holder.
     pub(super) fn read_holder(&self, slot: u64) -> Result<Option<Holder>> {
         let first = slot * SLOT_BYTES;
         let locked = self.locked_in(&(first..first + SPAN_BYTES))?;
@@ -248,7 +248,7 @@ impl LockFile {
     }
 }
 
-/// The names of the files in a folder of lock files; none if there is no such folder.
+/// The names of the files in a folder of lock files; empty if the folder does not exist.
 pub(super) fn names_in(folder: &Path) -> Result<Vec<String>> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,

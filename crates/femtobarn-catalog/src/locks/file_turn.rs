@@ -1,4 +1,4 @@
-//! Turns of which one process at a time has one: to write back bytes that the catalogue's log has, and to move the
+//! Turns that one process at a time can have: to write back bytes that the catalogue's log has, and to move the
 //! catalogue to another place.
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::commit_turn::{COMMIT_FILE, open_commit_file};
 use super::file::{LockFile, LockKind, Span};
 use crate::error::Result;
 
-/// What a turn is for; its number is that of its slot.
+/// The purpose of a turn; its number is that of its slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TurnKind {
     /// Putting bytes that the catalogue's log has into the database files.
@@ -31,8 +31,8 @@ impl FileTurn {
         Ok(FileTurn { file, kind })
     }
 
-    /// Takes the turn if nobody has it. Makes no folder: that of a federation that was moved or removed is not to
-    /// come back.
+    /// Takes the turn if it is free. Does not make the folder: that of a federation that was moved or removed must not
+    /// reappear.
     pub(crate) fn take_if_free(locks: &Path, kind: TurnKind) -> Result<Option<Self>> {
         let file = LockFile::open(&locks.join(COMMIT_FILE))?;
         let is_free = file.try_lock(LockKind::Exclusive, Span::hold(kind as u64))?;
@@ -42,7 +42,7 @@ impl FileTurn {
 
 impl Drop for FileTurn {
     fn drop(&mut self) {
-        // Closing the file is not enough if a forked child has it, too.
+        // Closing the file is not enough if a forked child has it open, too.
         self.file.unlock(Span::hold(self.kind as u64));
     }
 }

@@ -33,15 +33,15 @@ const IDLE_FILES_MAX: usize = 8;
 pub(super) struct KernelBackend {
     /// The folder of the lock files.
     pub(super) folder: PathBuf,
-    /// Without it error texts have the numbers of databases and containers.
+    /// Without a catalogue, error texts show the numbers of databases and containers.
     pub(super) catalogue: Option<Arc<dyn LockCatalogue>>,
-    /// Opened at the first lock; none if that was not possible.
+    /// The bells, opened at the first lock; `None` if that failed.
     bells: Arc<OnceLock<Option<Arc<Bells>>>>,
 }
 
 /// An owner of locks in the kernel.
 ///
-/// It opens one file for each database, however many containers it locks there.
+/// It opens one lock file for each database, however many containers it locks there.
 #[derive(Debug)]
 pub(super) struct KernelOwner {
     locks: Arc<KernelBackend>,
@@ -54,7 +54,7 @@ pub(super) struct KernelGuard {
     claim: SlotClaim,
 }
 
-/// A wait for a lock in the kernel; dropping it gives up.
+/// A wait for a lock in the kernel; dropping it ends the wait.
 #[derive(Debug)]
 pub(super) struct KernelWait {
     // Dropped first: its stairs belong to the claimed slot.
@@ -99,12 +99,12 @@ impl KernelOwner {
         Ok(KernelGuard { claim })
     }
 
-    /// Takes a lock in the order of arrival, and records the holder of an exclusive one. Whoever holds a database by it holds it
-    /// against the clients of a server that has ended, too.
+    /// Takes a lock in the order of arrival, and records the holder of an exclusive one. A lock on a database also
+    /// excludes the clients of a server that has ended.
     ///
     /// # Errors
-    /// [`Error::Busy`] with a holder after `wait`; [`Error::Closed`] if the caller ends the wait; [`Error::Invalid`] if this
-    /// owner holds the lock already; for a database, those of the catalogue.
+    /// [`Error::Busy`] with a holder after `wait`; [`Error::Closed`] if the caller ends the wait; [`Error::Invalid`] if
+    /// this owner holds the lock already; for a database, those of the catalogue.
     pub(super) fn lock(
         &self,
         target: LockTarget,
@@ -153,8 +153,7 @@ impl KernelOwner {
 }
 
 impl KernelWait {
-    /// Goes on in the queue as far as that is possible now, without waiting. Returns the lock, or the wait that goes
-    /// on.
+    /// Advances in the queue as far as is possible now, without waiting. Returns the lock, or the wait to continue.
     ///
     /// # Errors
     /// [`Error::Io`] if the lock file cannot be used; then the wait is over.
@@ -170,7 +169,7 @@ impl KernelWait {
         Ok(Ok(guard))
     }
 
-    /// Waits for at most `wait` in all, and only while `go_on`, which is asked again and again, returns no error.
+    /// Waits for at most `wait` in all, and only while `go_on`, which is called repeatedly, returns no error.
     ///
     /// # Errors
     /// [`Error::Busy`] with a holder after `wait`; the error of `go_on`; [`Error::Io`] if the lock file cannot be used.
@@ -199,7 +198,7 @@ impl KernelWait {
         self.descent.pause_length()
     }
 
-    /// The error of a caller that gives up now.
+    /// The error for a caller that ends the wait now.
     pub(super) fn busy(&self) -> Error {
         let (file, target) = (self.claim.file(), &self.claim.target);
         let holder = match file.read_holder(self.claim.slot()) {

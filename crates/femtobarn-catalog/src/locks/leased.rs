@@ -24,12 +24,12 @@ pub trait LeasedLocks: Debug + Send + Sync {
     /// A number for a new owner, unique in the session.
     fn new_owner(&self) -> u64;
 
-    /// Locks a target for an owner that has not locked it. `wait` is the longest time to wait; `None` waits for
-    /// as long as it takes.
+    /// Locks a target for an owner that has not locked it. `wait` is the longest time to wait, without a limit if
+    /// `None`.
     ///
     /// # Errors
-    /// [`Error::Busy`] with the holder if the lock was not free in time; [`Error::Deadlock`] if the wait would
-    /// close a cycle; [`Error::Unavailable`] if the server does not answer.
+    /// [`Error::Busy`] with the holder if the lock was not free in time; [`Error::Deadlock`] if the wait would close a
+    /// cycle; [`Error::Unavailable`] if the server does not answer.
     fn lock(
         &self,
         owner: u64,
@@ -38,9 +38,9 @@ pub trait LeasedLocks: Debug + Send + Sync {
         wait: Option<Duration>,
     ) -> Result<()>;
 
-    /// Locks several targets for an owner, each as [`lock`](Self::lock) does, in one round trip if the server can.
-    /// Returns the result of each, and the newest rows of the last target while all of them are held; no rows if they
-    /// are to be looked up.
+    /// Locks several targets for an owner, each as [`lock`](Self::lock) does, in one round trip if the server supports
+    /// that. Returns the result of each, and the newest rows of the last target while all locks are held; without rows,
+    /// the caller looks them up.
     fn lock_together(
         &self,
         owner: u64,
@@ -55,7 +55,7 @@ pub trait LeasedLocks: Debug + Send + Sync {
     /// Sends the server the request to free locks of an owner, and does not wait for it.
     fn unlock(&self, owner: u64, targets: &[LockTarget]);
 
-    /// The current holder of a lock; none if it is free.
+    /// The current holder of a lock; `None` if it is free.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if the server does not answer.
@@ -82,11 +82,11 @@ pub trait LeasedLocks: Debug + Send + Sync {
 pub struct NewestRows {
     /// The database.
     pub database: DatabaseRow,
-    /// The container; none if the rows are of a database alone.
+    /// The container; `None` if the rows are those of a database alone.
     pub container: Option<ContainerRow>,
-    /// Its version, if it has one.
+    /// The version of the container, if it has one.
     pub version: Option<VersionRow>,
-    /// A commit that is not older than the rows.
+    /// A commit not older than the rows.
     pub head: Csn,
 }
 
@@ -111,9 +111,9 @@ pub(super) struct LeasedOwner {
 #[derive(Debug, Default)]
 struct OwnedTargets {
     held: HashSet<LockTarget>,
-    /// Whether the locks that are left are freed together, with the last of them.
+    /// Whether the remaining locks are freed together, when the last guard is dropped.
     is_ending: bool,
-    /// Those of them whose guards are gone.
+    /// Locks in `held` whose guards were dropped.
     to_free: Vec<LockTarget>,
 }
 
@@ -166,7 +166,7 @@ impl LeasedOwner {
         Ok((guards, rows))
     }
 
-    /// The guard of a lock that is not held yet.
+    /// The guard of a lock that is not taken yet.
     fn new_guard(&self, target: LockTarget) -> Result<LeasedGuard> {
         if !self.owned.lock().held.insert(target) {
             return Err(Error::invalid(format!("{target} is already locked by this owner")));

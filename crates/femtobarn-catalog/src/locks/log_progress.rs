@@ -1,5 +1,5 @@
-//! How far the catalogue's log is durable: three numbers in `locks/commit`, which all processes have in memory, and
-//! the lock of the syncing process.
+//! How far the catalogue's log is durable: three numbers in `locks/commit`, a file that all processes map, and the lock
+//! of the syncing process.
 //!
 //! ```text
 //! byte 192        208        224        240
@@ -13,15 +13,16 @@
 //! newest change known to be durable, and `torn` is 1 if a sync has failed since the log was last known to be good;
 //! the holder of the sync lock writes both.
 //!
-//! A committer whose change is not durable takes the lock and syncs, or waits while another one does. Who has synced
-//! wakes those whose changes are durable then, and the one behind them, which syncs next.
+//! A committer whose change is not durable takes the lock and syncs, or waits while another one does. After its sync it
+//! wakes the committers whose changes are durable now, and the one after them, which syncs next.
 //!
 //! Invariants:
-//! 1. `durable` never exceeds what is durable, even after a loss of power: a new number is greater than both.
-//! 2. A number that differs from its complement is being written, so readers look again for a moment; if its writer
-//!    was killed, it reads as 0, which claims nothing. After a lost `written`, numbers are skipped: others may wait for
-//!    those of before.
-//! 3. A wake-up is only a hint, since whoever has the lock may be killed: a waiter asks again after [`PAUSE`].
+//! 1. `durable` never exceeds the number of changes that are durable, even after a loss of power: a new number is
+//!    greater than both.
+//! 2. A number that differs from its complement is being written, so readers look again for a moment; if its writer was
+//!    killed, it reads as 0, which claims nothing. After a lost `written`, numbers are skipped: committers may still
+//!    wait for the earlier ones.
+//! 3. A wake-up is only a hint, since the holder of the lock may be killed: a waiter asks again after [`PAUSE`].
 
 use std::path::Path;
 use std::sync::Arc;
@@ -40,11 +41,11 @@ const NUMBER_BYTES: usize = 16;
 const WRITTEN: usize = 0;
 const DURABLE: usize = 1;
 const TORN: usize = 2;
-/// How long a waiter sleeps at most before it looks whether the lock is free.
+/// The longest sleep of a waiter before it checks whether the lock is free.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Looks at a number that is being written, which takes some nanoseconds.
+/// How many times a number that is being written is read again, which takes some nanoseconds.
 const LOOKS: u32 = 1000;
-/// Changes for which a sync wakes waiters, at most: all that have a bell.
+/// The most changes for which a sync wakes waiters: one for each bell.
 const WOKEN_MAX: u64 = 64;
 
 /// The numbers, for one thread at a time.
@@ -52,7 +53,7 @@ const WOKEN_MAX: u64 = 64;
 pub(crate) struct LogProgress {
     file: LockFile,
     numbers: SharedNumbers,
-    /// None if there can be none; then waiters wait in the kernel's queue for the lock.
+    /// `None` if bells are impossible; then waiters wait in the kernel's queue for the lock.
     bells: Option<Arc<Bells>>,
 }
 
@@ -95,7 +96,7 @@ impl LogProgress {
         self.set(TORN, u64::from(is_torn));
     }
 
-    /// The bytes are in the order of this host, whose processes alone read them.
+    /// The bytes are in this host's order, since only its processes read them.
     fn number(&self, at: usize) -> u64 {
         for _ in 0..LOOKS {
             let words = self.words(at).each_ref();
@@ -138,7 +139,7 @@ impl LogProgress {
                     listener.pause(*rings, PAUSE);
                     *rings = listener.rings();
                 }
-                // The bell may have rung until now, so it asks once more.
+                // The bell may have rung before the waiter listened to it, so it asks once more.
                 None => {
                     let new = bells.listen_for_change(change);
                     let rings = new.rings();

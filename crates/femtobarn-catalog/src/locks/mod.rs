@@ -1,10 +1,10 @@
-//! Locks between writers, and pins of readers. Locks are politeness: they spare transactions from work that the
-//! commit would refuse.
+//! Locks between writers, and pins of readers. Locks are politeness: they save transactions work that the commit would
+//! refuse.
 //!
 //! On a host that has the federation's folder, locks are byte ranges of small files in its `locks` folder, locked in
-//! the kernel for an *open file description*: a few microseconds, and no server. Elsewhere a server keeps them on
-//! lease ([`LeasedLocks`]). Most are *slots* of 64 bytes: the holder of a slot locks its first 16 bytes, and each
-//! waiter one of the 16 bytes from byte 32.
+//! the kernel for an *open file description*: a few microseconds, and no server. Elsewhere a server keeps the locks on
+//! a lease ([`LeasedLocks`]). Most locks are *slots* of 64 bytes: the holder of a slot locks its first 16 bytes, and
+//! each waiter one of the 16 bytes from byte 32.
 //!
 //! | file | slot or byte | locks |
 //! |---|---|---|
@@ -17,8 +17,8 @@
 //! | `locks/commit` | slot 2 | the sync of the catalogue's log |
 //! | `locks/commit` | slot 4 | the writing back of bytes that the catalogue's log has |
 //! | `locks/commit` | slot 5 | moving the catalogue to another place |
-//! | `locks/recent` | | none: what the last changes of the catalogue touched |
-//! | `locks/bells` | | none: who frees a lock or syncs the log rings, who waits for that listens |
+//! | `locks/recent` | | none: the rows that the last changes of the catalogue touched |
+//! | `locks/bells` | | none: rung when a lock is freed or the log synced, for the waiters |
 //! | `locks/servers/<name>` | slot 0 | shared: the server of that name runs here |
 //! | `locks/waits/*` | byte 0 | the process that the file describes is waiting |
 //!
@@ -31,12 +31,12 @@
 //!    taken, and stay there; they mean nothing while the slot is not locked exclusively.
 //!
 //! A guard must not be used after a fork. The child shares the open file description: its copy of the guard neither
-//! frees the lock when dropped, nor keeps it once the parent has freed it, but if the parent is killed the lock
-//! stays until the child's copy is closed. Pins are the exception.
+//! frees the lock when dropped, nor keeps it after the parent has freed it, but if the parent is killed the lock stays
+//! until the child's copy is closed. Pins are the exception.
 //!
-//! Lock order: maintenance, databases, containers (all with a time-out, so any order will do), then allocation,
-//! moving (which nobody waits for), writing back, the turn to commit, and the sync of the log. A thread that holds a later one never waits for an
-//! earlier one.
+//! Lock order: maintenance, databases, containers (all with a time-out, so any order will do), then allocation, moving
+//! (which is never waited for), writing back, the turn to commit, and the sync of the log. A thread that holds a later
+//! lock never waits for an earlier one.
 //!
 //! Modules, from below: `record`, `target` and `shared_numbers`; `file`, a lock file; `bells`, `claim`, `waiters` and
 //! `wait_queue`; `monitor`, which lists holders; `kernel` and `leased`, the two backends of `owner`, `table` and

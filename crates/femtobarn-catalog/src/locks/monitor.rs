@@ -1,4 +1,4 @@
-//! The locks of the kernel that are held, and their waiters: for tools, and for the texts of errors.
+//! The held locks of the kernel, and their waiters: for tools and error texts.
 //!
 //! Every answer is a snapshot, which may be out of date when it is read.
 
@@ -16,14 +16,14 @@ use crate::ids::DatabaseId;
 pub struct HeldLock {
     /// What is locked.
     pub target: LockTarget,
-    /// Whether it is shared, not exclusive.
+    /// Whether the lock is shared, not exclusive.
     pub is_shared: bool,
-    /// Its holder, or one of several that share it. Unknown for a lock that was just taken, a shared lock on
+    /// The holder, or one of several that share the lock. Unknown for a lock that was just taken, a shared lock on
     /// maintenance, and a shared lock on a database in which its holder writes no container.
     pub holder: Option<Holder>,
 }
 
-/// All locks of the federation that are held, ordered by target.
+/// All held locks of the federation, ordered by target.
 pub(super) fn held(locks: &Path) -> Result<Vec<HeldLock>> {
     let mut held = Vec::new();
     for name in names_in(locks)? {
@@ -46,7 +46,7 @@ pub(super) fn waiting(locks: &Path) -> Result<Vec<Waiter>> {
     Ok(waiters)
 }
 
-/// The holder of a lock; none if it is free.
+/// The holder of a lock; `None` if it is free.
 pub(super) fn holder(locks: &Path, target: &LockTarget) -> Result<Option<Holder>> {
     let path = locks.join(target.file_name());
     let Some(file) = LockFile::open_if_there(&path)? else { return Ok(None) };
@@ -83,7 +83,7 @@ fn held_in(file: &LockFile, database: Option<DatabaseId>) -> Result<Vec<HeldLock
     Ok(held)
 }
 
-/// The slot that a locked range holds; none if the range is a stair of a waiter.
+/// The slot that a locked range holds; `None` if the range is the stair of a waiter.
 fn held_slot(locked: &LockedRange) -> Option<u64> {
     let first = locked.bytes.start;
     first.is_multiple_of(SLOT_BYTES).then_some(first / SLOT_BYTES)

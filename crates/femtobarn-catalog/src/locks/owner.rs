@@ -16,33 +16,33 @@ pub struct LockOwner {
     pub(super) backend: Backend<KernelOwner, LeasedOwner>,
 }
 
-/// A lock that is held, until this is dropped, its process dies or its session ends.
+/// A held lock. It is freed when the guard is dropped, its process dies or its session ends.
 #[derive(Debug)]
 #[must_use = "the lock is freed when the guard is dropped"]
 pub struct LockGuard {
     _guard: Backend<KernelGuard, LeasedGuard>,
 }
 
-/// A wait for a lock in the kernel that its caller carries on. It keeps its place in the queue, whatever the caller
-/// does between two steps; dropping it gives up.
+/// A wait for a lock in the kernel, step by step. It keeps its place in the queue, whatever the caller does between two
+/// steps; dropping it ends the wait.
 #[derive(Debug)]
 #[must_use = "the place in the queue is lost when the wait is dropped"]
 pub struct LockWait {
     wait: KernelWait,
 }
 
-/// What a step of a [`LockWait`] led to.
+/// The result of a step of a [`LockWait`].
 #[derive(Debug)]
 pub enum LockStep {
     /// The lock is held.
     Locked(LockGuard),
-    /// The wait goes on.
+    /// The lock is not free yet; continue with this wait.
     Waits(LockWait),
 }
 
 impl LockOwner {
-    /// Whether it holds nothing, so that the process's next transaction may take it over with its open files.
-    /// An owner of leased locks has no files, and the server may free its locks only later, so it is not re-used.
+    /// Whether it holds no lock, so that the process's next transaction may reuse it with its open files. An owner of
+    /// leased locks has no files, and the server may free its locks only later, so it is never reused.
     pub fn is_reusable(&self) -> bool {
         match &self.backend {
             Backend::Kernel(owner) => owner.is_idle(),
@@ -50,8 +50,8 @@ impl LockOwner {
         }
     }
 
-    /// Says that the owner locks nothing any more, and drops all guards that are left in a moment. If a server keeps the
-    /// locks, it is told of them together.
+    /// Declares that the owner locks nothing any more; the caller drops all remaining guards right after. If a server
+    /// keeps the locks, it then gets all their releases together.
     pub fn end(&self) {
         if let Backend::Leased(owner) = &self.backend {
             owner.end();
@@ -61,7 +61,7 @@ impl LockOwner {
     /// Locks a container for writing, waiting for at most `wait`.
     ///
     /// # Errors
-    /// As [`LockOwner::lock`].
+    /// Those of [`LockOwner::lock`].
     pub fn lock_container(
         &self,
         database: DatabaseId,
@@ -71,7 +71,7 @@ impl LockOwner {
         self.lock(LockTarget::Container(database, container), LockKind::Exclusive, wait)
     }
 
-    /// Locks the allocation of space in a database's file, waiting for as long as it takes.
+    /// Locks the allocation of space in a database's file, waiting without a time limit.
     ///
     /// # Errors
     /// [`Error::Invalid`] if this owner holds it already; [`Error::Io`] if the lock file cannot be used;
@@ -87,20 +87,20 @@ impl LockOwner {
         Ok(LockGuard { _guard: guard })
     }
 
-    /// Shares a database with the other transactions that write to it. It waits, for at most `wait`, only while
-    /// another owner holds the database exclusively or is next in the queue to do so.
+    /// Shares a database with the other transactions that write to it. It waits, for at most `wait`, only while another
+    /// owner holds the database exclusively or is next in the queue for that.
     ///
     /// # Errors
-    /// As [`LockOwner::lock`].
+    /// Those of [`LockOwner::lock`].
     pub fn share_database(&self, database: DatabaseId, wait: Duration) -> Result<LockGuard> {
         self.lock(LockTarget::Database(database), LockKind::Shared, wait)
     }
 
-    /// Locks a database exclusively, waiting for at most `wait` for the transactions that share it. No new
-    /// transaction shares it meanwhile.
+    /// Locks a database exclusively, waiting for at most `wait` for the transactions that share it. Meanwhile no other
+    /// transaction can begin to share it.
     ///
     /// # Errors
-    /// As [`LockOwner::lock`]; the holder in [`Error::Busy`] is one of those that share the database, if one is
+    /// Those of [`LockOwner::lock`]; the holder in [`Error::Busy`] is one of those that share the database, if one is
     /// known.
     pub fn lock_database_exclusive(
         &self,
@@ -110,10 +110,10 @@ impl LockOwner {
         self.lock(LockTarget::Database(database), LockKind::Exclusive, wait)
     }
 
-    /// Locks a database exclusively if it is free; `None` if it is not.
+    /// Locks a database exclusively if it is free, or returns `None`.
     ///
     /// # Errors
-    /// As [`LockOwner::lock`], without [`Error::Busy`].
+    /// Those of [`LockOwner::lock`], except [`Error::Busy`].
     pub fn try_exclusive_database(&self, database: DatabaseId) -> Result<Option<LockGuard>> {
         match self.lock_database_exclusive(database, Duration::ZERO) {
             Ok(guard) => Ok(Some(guard)),
@@ -126,7 +126,7 @@ impl LockOwner {
     /// meanwhile. Waits for at most `wait`.
     ///
     /// # Errors
-    /// As [`LockOwner::lock`].
+    /// Those of [`LockOwner::lock`].
     pub fn lock_maintenance(&self, wait: Duration) -> Result<LockGuard> {
         self.lock(LockTarget::Maintenance, LockKind::Exclusive, wait)
     }
@@ -134,17 +134,17 @@ impl LockOwner {
     /// Shares the maintenance of the federation with other backups, and keeps vacuum out.
     ///
     /// # Errors
-    /// As [`LockOwner::lock`].
+    /// Those of [`LockOwner::lock`].
     pub fn share_maintenance(&self, wait: Duration) -> Result<LockGuard> {
         self.lock(LockTarget::Maintenance, LockKind::Shared, wait)
     }
 
-    /// Locks several targets, waiting for each for at most `wait`: one round trip if a server keeps the locks. Such a
-    /// server may send the newest rows of the last target, too, as they are while all locks are held; else they are to
-    /// be looked up.
+    /// Locks several targets, waiting at most `wait` for each: one round trip if a server keeps the locks. A server may
+    /// also send the newest rows of the last target, as they are while all locks are held; otherwise the caller looks
+    /// them up.
     ///
     /// # Errors
-    /// As [`LockOwner::lock`]; then none of them is held.
+    /// Those of [`LockOwner::lock`]; then none of the locks is held.
     pub fn lock_together(
         &self,
         locks: &[(LockTarget, LockKind)],
@@ -177,7 +177,8 @@ impl LockOwner {
         Ok(LockGuard { _guard: guard })
     }
 
-    /// Begins to wait for a lock, which something else than time may end. The first step takes the lock if it is free.
+    /// Begins to wait for a lock; the wait can end for other reasons than a time limit. The first step takes the lock
+    /// if it is free.
     ///
     /// # Errors
     /// [`Error::Invalid`] if this owner holds the lock already; [`Error::Io`] if the lock file cannot be used;
@@ -195,8 +196,8 @@ impl LockOwner {
 }
 
 impl LockWait {
-    /// Takes the lock if its turn has come, and otherwise goes on in the queue as far as that is possible now. Never
-    /// waits, except for the disk.
+    /// Takes the lock if its turn has come; otherwise advances in the queue as far as is possible now. Never waits,
+    /// except for the disk.
     ///
     /// # Errors
     /// [`Error::Io`] if the lock file cannot be used; then the wait is over.
@@ -212,12 +213,13 @@ impl LockWait {
         self.wait.pause_length()
     }
 
-    /// The error of a caller that gives up now: [`Error::Busy`] with the holder, or why that cannot be read.
+    /// The error for a caller that ends the wait now: [`Error::Busy`] with the holder, or the reason why the holder
+    /// cannot be read.
     pub fn busy(&self) -> Error {
         self.wait.busy()
     }
 
-    /// Blocks the thread until it has the lock. `go_on` is asked every 20 ms at least, and ends the wait by an error.
+    /// Blocks the thread until it has the lock. `go_on` is called at least every 20 ms, and ends the wait by an error.
     ///
     /// # Errors
     /// [`Error::Busy`] with the holder after `wait`; the error of `go_on`; those of [`step`](Self::step).

@@ -6,9 +6,9 @@
 //! Where the lock file cannot be opened, as on a read-only medium, pins do nothing: no process can vacuum there
 //! through this folder either.
 //!
-//! After a fork the child's copies of guards are its own: dropping one leaves the parent's pin alone. At its first
-//! pin the child locks again, for itself, the snapshots of its inherited guards; until then they are pinned only as
-//! long as the parent pins them.
+//! After a fork the child's copies of guards are its own: dropping one does not affect the parent's pin. At its first
+//! pin the child locks the snapshots of its inherited guards again, for itself; until then they are pinned only as long
+//! as the parent pins them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,9 +50,9 @@ struct KernelPins {
 
 #[derive(Debug, Default)]
 struct PinState {
-    /// None before the first pin, and where the lock file cannot be opened.
+    /// `None` before the first pin, and where the lock file cannot be opened.
     file: Option<LockFile>,
-    /// The process that opened the file; after a fork the child opens its own.
+    /// The process that opened the file; a forked child opens the file again.
     pid: u32,
     /// The number of guards of each pinned snapshot.
     counts: BTreeMap<Csn, usize>,
@@ -65,7 +65,7 @@ impl SnapshotPins {
         SnapshotPins { kernel: Arc::new(KernelPins { path, state: Mutex::default() }) }
     }
 
-    /// Pins the snapshot of a commit, which may be gone already: check afterwards that it exists, or use
+    /// Pins the snapshot of a commit, which may not exist any more: check that afterwards, or use
     /// [`LocalCatalogue::pin`](crate::LocalCatalogue::pin), which does both.
     ///
     /// # Errors
@@ -87,8 +87,8 @@ impl SnapshotPins {
     pub fn pinned_below(&self, horizon: Csn) -> Result<Vec<Csn>> {
         let state = self.kernel.state.lock();
         let own = state.file.as_ref().filter(|_| state.pid == host::process_id());
-        // The kernel names one lock for each question, after passing all before it, so as few as possible are left to
-        // it. It does not report those of the open file description that asks.
+        // For each question the kernel walks past all earlier locks and reports one, so this process's own pins come
+        // from memory. The kernel does not report locks of the open file description that asks.
         let opened;
         let (probe, own) = match own {
             Some(file) => (file, state.counts.range(..horizon).map(|(csn, _)| *csn).collect()),
@@ -157,7 +157,7 @@ impl PinState {
             return Ok(());
         }
         if let Some(folder) = path.parent() {
-            // If this fails, so does opening the file.
+            // A failure here makes the opening of the file fail, too.
             drop(fs::create_dir(folder));
         }
         let file = LockFile::open(path).or_else(|_| LockFile::open_read_only(path)).ok();

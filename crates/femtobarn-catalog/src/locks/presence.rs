@@ -1,7 +1,7 @@
-//! Which servers of a federation run in its folder. Of one that has ended the kernel freed the locks, though its clients may
-//! still have the fences that it granted, and commit by another server.
+//! The servers of a federation that run in its folder. When a server has ended, the kernel has freed its locks, but its
+//! clients may still have the fences that it granted, and commit through another server.
 //!
-//! A server shares the lock of the file with its name in `locks/servers` for as long as it runs. The file stays.
+//! A server shares the lock of the file with its name in `locks/servers` while it runs. The file is never removed.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ impl ServerPresence {
 
 impl Drop for ServerPresence {
     fn drop(&mut self) {
-        // Closing the file is not enough if a forked child has it, too.
+        // Closing the file is not enough if a forked child has it open, too.
         if self.pid == host::process_id() {
             self.file.unlock(Span::hold(SLOT));
         }

@@ -1,4 +1,4 @@
-//! What the last changes of the catalogue touched: one page in `locks/recent`, which all processes have in memory.
+//! The rows that the last changes of the catalogue touched: one page in `locks/recent`, a file that all processes map.
 //!
 //! ```text
 //! word 0          1..7         7          8         9..9+256
@@ -8,16 +8,16 @@
 //!      +----------+------------+----------+---------+----------------------------+
 //! ```
 //!
-//! Changes are counted. What a change touched is a set of bits: a container has one of 63, and everything else has
-//! the last one. A process that knows rows as of change `n` thus sees which of them still hold, and asks the catalogue
-//! for the others alone.
+//! Changes are counted. The rows that a change touched are a set of bits: a container sets one of 63, and any other row
+//! sets the last bit. A process that has rows as of change `n` in memory thus sees which of them are still valid, and
+//! asks the catalogue only for the others.
 //!
 //! Invariants:
-//! 1. The page means something only while it has the state that the log is in. So a change that is not on it, because
-//!    its process was killed, or is of a program that does not know this page, makes it mean nothing.
-//! 2. The holder of the turn to commit writes it. If the page did not have the state before its change, it skips 257
-//!    counts, one more than the page has: nobody knows what the changes in between touched.
-//! 3. A page whose checksum differs is being written and means nothing.
+//! 1. The page is valid only while its state of the log is the log's present one. So a change that is not on the page,
+//!    because its process was killed, or the program does not know this page, makes it invalid.
+//! 2. The holder of the turn to commit writes it. If the page did not have the log's state before its change, it skips
+//!    257 counts, one more than the page has: the rows touched in between are unknown.
+//! 3. A page whose checksum differs is being written, and is invalid.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -40,7 +40,7 @@ const COUNT: usize = HEAD + 1;
 const FIRST: usize = COUNT + 1;
 const WORDS: usize = FIRST + CHANGES;
 
-/// What a change touched.
+/// The set of rows that a change touched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TouchedRows(u64);
 
@@ -56,7 +56,7 @@ pub(crate) struct RecentPage {
 }
 
 impl TouchedRows {
-    /// Everything, as far as is known.
+    /// All rows; for a change whose rows are unknown.
     pub(crate) const ALL: TouchedRows = TouchedRows(u64::MAX);
     /// Everything but the versions of containers.
     pub(crate) const STRUCTURE: TouchedRows = TouchedRows(1 << 63);
@@ -64,11 +64,11 @@ impl TouchedRows {
     /// New versions of a container.
     pub(crate) fn container(database: DatabaseId, container: ContainerId) -> Self {
         let number = (u64::from(database.0) << 32 | u64::from(container.0)).wrapping_add(1);
-        // Neighbouring numbers differ in the upper bits of such a product, too.
+        // The upper bits of such a product differ for neighbouring numbers, too.
         TouchedRows(1 << ((number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % 63))
     }
 
-    /// That of a number which [`number`](Self::number) gave.
+    /// The inverse of [`number`](Self::number).
     pub(crate) fn of_number(number: i64) -> Self {
         TouchedRows(number.cast_unsigned())
     }
@@ -94,20 +94,20 @@ impl RecentChanges {
         Ok(RecentChanges { numbers: SharedNumbers::open(&locks.join(FILE), 8 * WORDS)? })
     }
 
-    /// Opens the page to read it, if there is one.
+    /// Opens the page to read it, if it exists.
     pub(crate) fn open_if_there(locks: &Path) -> Option<Self> {
         let numbers = SharedNumbers::open_to_read(&locks.join(FILE), 8 * WORDS)?;
         Some(RecentChanges { numbers })
     }
 
-    /// The page, if it is of a state of the log.
+    /// The page, if it belongs to this state of the log.
     pub(crate) fn page(&self, state: &LogState) -> Option<RecentPage> {
         let page = self.read()?;
         (page.words[1..HEAD] == state[..]).then_some(page)
     }
 
-    /// Adds changes that led from one state of the log to another, the newest commit being `head`, if that is known.
-    /// Returns the new page, and how many changes there were before these. The caller has the turn to commit.
+    /// Adds changes that led from one state of the log to another; `head` is the newest commit, if known. Returns the
+    /// new page, and the count of changes before these. The caller has the turn to commit.
     pub(crate) fn add(
         &self,
         (before, after): (&LogState, &LogState),
@@ -148,14 +148,14 @@ impl RecentChanges {
 }
 
 impl RecentPage {
-    /// A page without changes. Its count is random, so far from that of any page before.
+    /// A page without changes. Its count is random, and so far from the count of any earlier page.
     fn new() -> Self {
         let mut words = [0; WORDS];
         words[COUNT] = Uuid::new_v4().as_u64_pair().0 >> 1;
         RecentPage { words }
     }
 
-    /// The state of the log that it is of.
+    /// The state of the log that the page belongs to.
     pub(crate) fn state(&self) -> LogState {
         self.words[1..HEAD].try_into().unwrap_or_default()
     }
@@ -165,12 +165,12 @@ impl RecentPage {
         self.words[COUNT]
     }
 
-    /// The newest commit, if it is known.
+    /// The newest commit, if known.
     pub(crate) fn head(&self) -> Option<Csn> {
         Some(Csn(self.words[HEAD])).filter(|head| *head > Csn::ZERO)
     }
 
-    /// What the changes from `count` up to `until` touched.
+    /// The rows that the changes from `count` up to `until` touched.
     pub(crate) fn touched(&self, count: u64, until: u64) -> TouchedRows {
         if count > until || until > self.count() || self.count() - count > CHANGES as u64 {
             return TouchedRows::ALL;

@@ -7,8 +7,8 @@
 //!       +------+-------+---------------+------+------+------------------------+-----------+
 //! ```
 //!
-//! `host` and `user` at bytes 16 and 17 are the lengths of the two names in bytes; longer names are cut. Integers
-//! are little-endian. The checksum tells a whole record from one that is being written.
+//! `host` and `user` at bytes 16 and 17 are the lengths of the two names in bytes; longer names are cut. Integers are
+//! little-endian. The checksum distinguishes a complete record from one that is being written.
 
 use crate::holder::{HOST_BYTES_MAX, Holder, cut};
 

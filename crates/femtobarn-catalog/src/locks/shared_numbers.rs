@@ -1,8 +1,8 @@
-//! A file beside the locks that all processes of this host have in memory, as numbers that they read and write without
-//! a system call.
+//! A file beside the locks that all processes of this host map, as numbers that they read and write without a system
+//! call.
 //!
-//! A store is seen by other processes at once and survives its process. The kernel writes the file to the disk at a
-//! time of its own, so after a crash of the machine each number may be an old one.
+//! Other processes see a store at once, and it survives its process. The kernel writes the file to the disk at any
+//! later time, so after a crash of the machine each number may be an old one.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -20,7 +20,7 @@ pub(super) struct SharedNumbers {
 }
 
 impl SharedNumbers {
-    /// Opens a file of at least `size` bytes. One that is shorter, or not there, gets zeros.
+    /// Opens a file of at least `size` bytes. A shorter or missing file is extended with zeros.
     pub(super) fn open(path: &Path, size: usize) -> Result<Self> {
         Self::extend_and_map(path, size)
             .map_err(|error| Error::io("cannot share memory through", path, error))
@@ -29,13 +29,13 @@ impl SharedNumbers {
     fn extend_and_map(path: &Path, size: usize) -> std::io::Result<Self> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let missing = (size as u64).saturating_sub(file.metadata()?.len());
-        // Written, so that no later store finds the disk full, where a file system overwrites in place; on others the
-        // index of SQLite's log has the same risk. Two processes may both do it.
+        // Written, so that no later store finds the disk full, where a file system overwrites in place; on other file
+        // systems the index of SQLite's log has the same risk. Two processes may both write them.
         file.write_all(&vec![0; missing as usize])?;
         Ok(SharedNumbers { memory: MmapOptions::new().len(size).map_raw(&file)? })
     }
 
-    /// Opens a file to read its numbers, if it is there with at least `size` bytes. They must not be written.
+    /// Opens a file to read its numbers, if it exists with at least `size` bytes. The numbers must not be written.
     pub(super) fn open_to_read(path: &Path, size: usize) -> Option<Self> {
         let file = File::open(path).ok()?;
         let is_long = file.metadata().ok()?.len() >= size as u64;

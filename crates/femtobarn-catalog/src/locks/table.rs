@@ -23,13 +23,13 @@ pub struct LockTable {
 }
 
 impl LockTable {
-    /// The locks of the federation in the folder `federation`. Errors have the numbers of targets; those of
-    /// [`LocalCatalogue::locks`](crate::LocalCatalogue::locks) have names.
+    /// The locks of the federation in the folder `federation`. Errors show the numbers of targets; those of
+    /// [`LocalCatalogue::locks`](crate::LocalCatalogue::locks) show names.
     pub fn new(federation: &Path) -> Self {
         Self::in_kernel(federation, None)
     }
 
-    /// The locks of the federation in the folder `federation`, whose errors have names.
+    /// The locks of the federation in the folder `federation`. Errors show the names of targets.
     pub(crate) fn with_catalogue(federation: &Path, catalogue: Arc<dyn LockCatalogue>) -> Self {
         Self::in_kernel(federation, Some(catalogue))
     }
@@ -55,10 +55,10 @@ impl LockTable {
 
     /// Locks a container for writing, waiting for at most `wait`.
     ///
-    /// Each call is an owner of its own, so a second call for one container waits in vain.
+    /// Each call is a new owner, so a second call for the same container waits in vain.
     ///
     /// # Errors
-    /// As [`LockOwner::lock`].
+    /// Those of [`LockOwner::lock`].
     pub fn lock_container(
         &self,
         database: DatabaseId,
@@ -68,16 +68,16 @@ impl LockTable {
         self.owner().lock_container(database, container, wait)
     }
 
-    /// Locks the allocation of space in a database's file, waiting for as long as it takes. Holders keep it
-    /// only while they extend the file.
+    /// Locks the allocation of space in a database's file, waiting without a time limit. A holder keeps the lock only
+    /// while it extends the file.
     ///
     /// # Errors
-    /// As [`LockOwner::lock_allocation`].
+    /// Those of [`LockOwner::lock_allocation`].
     pub fn lock_allocation(&self, database: DatabaseId) -> Result<LockGuard> {
         self.owner().lock_allocation(database)
     }
 
-    /// The current holder of a container's lock; none if it is free.
+    /// The current holder of a container's lock; `None` if it is free.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if a lock file cannot be read;
@@ -90,10 +90,10 @@ impl LockTable {
         }
     }
 
-    /// All locks that are held now, ordered by database and container.
+    /// All held locks, ordered by database and container.
     ///
     /// # Errors
-    /// As [`LockTable::holder`].
+    /// Those of [`LockTable::holder`].
     pub fn held(&self) -> Result<Vec<HeldLock>> {
         match &self.backend {
             Backend::Kernel(locks) => monitor::held(&locks.folder),
@@ -104,7 +104,7 @@ impl LockTable {
     /// All processes that have waited for a lock for some milliseconds, the longest waiting first.
     ///
     /// # Errors
-    /// As [`LockTable::holder`].
+    /// Those of [`LockTable::holder`].
     pub fn waiting(&self) -> Result<Vec<Waiter>> {
         match &self.backend {
             Backend::Kernel(locks) => monitor::waiting(&locks.folder),

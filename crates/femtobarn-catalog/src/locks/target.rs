@@ -1,22 +1,22 @@
-//! What a lock is on, and the slot of a lock file that stands for it.
+//! The target of a lock, and the slot of a lock file that represents it.
 
 use std::fmt;
 
 use crate::error::Result;
 use crate::ids::{ContainerId, DatabaseId};
 
-/// The slot of the allocation lock. It and the next come first, so that lock files stay short.
+/// The slot of the allocation lock. This and the next one have the lowest numbers, so that lock files stay short.
 const ALLOCATION_SLOT: u64 = 0;
 /// The slot of the lock on a whole database.
 const DATABASE_SLOT: u64 = 1;
 /// The slot of container 1, the smallest id.
 pub(super) const FIRST_CONTAINER_SLOT: u64 = 2;
-/// The slot behind that of the largest possible container id.
+/// The first slot after that of the largest possible container id.
 pub(super) const SLOTS_END: u64 = FIRST_CONTAINER_SLOT + u32::MAX as u64;
 /// The lock file of maintenance, beside those of databases.
 const MAINTENANCE_FILE: &str = "maintenance";
 
-/// What a lock is on.
+/// The target of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockTarget {
     /// A container, locked by the transaction that writes it.
@@ -29,13 +29,13 @@ pub enum LockTarget {
     Maintenance,
 }
 
-/// What locks in the kernel need of the catalogue.
+/// The functions of the catalogue that locks in the kernel call.
 pub(crate) trait LockCatalogue: fmt::Debug + Send + Sync {
-    /// The target by its names, such as `container run7/events`; by its numbers if it has no committed name.
+    /// The names of the target, such as `container run7/events`; its numbers if it has no committed name.
     fn describe(&self, target: &LockTarget) -> String;
 
-    /// Has commits to a database refused that rely on locks of a server which has ended. The caller has just locked the
-    /// database.
+    /// Makes the catalogue refuse commits to a database that rely on locks of a server which has ended. The caller has
+    /// just locked the database.
     ///
     /// # Errors
     /// Those of the catalogue.
@@ -43,7 +43,7 @@ pub(crate) trait LockCatalogue: fmt::Debug + Send + Sync {
 }
 
 impl LockTarget {
-    /// The database that the target belongs to; none for maintenance.
+    /// The database that the target belongs to; `None` for maintenance.
     pub fn database(&self) -> Option<DatabaseId> {
         match self {
             LockTarget::Container(id, _)

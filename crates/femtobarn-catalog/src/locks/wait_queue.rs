@@ -1,23 +1,23 @@
 //! Waiting for a slot, in the order of arrival.
 //!
-//! In front of each slot are [`STAIRS`] stairs, and one waiter can stand on each. A process that finds all stairs
-//! free steps onto the lowest; otherwise it enters at the top and steps down whenever the next stair is free. From
-//! the lowest stair it takes the slot.
+//! In front of each slot are [`STAIRS`] stairs, each with room for one waiter. A process that finds all stairs free
+//! steps onto the lowest; otherwise it enters at the top and steps down whenever the next stair is free. From the
+//! lowest stair it takes the slot.
 //!
 //! Invariants:
-//! 1. Waiters on stairs are served in the order of arrival. A process that frees a slot and asks for it again finds the
-//!    others in front of it.
-//! 2. Waiters for a shared lock stand on one stair together, but behind a waiter for an exclusive lock.
-//! 3. Of the waiters that find the topmost stair taken, since there are more waiters than stairs or those on the
-//!    stairs have not moved on yet, chance decides which one gets it next.
+//! 1. Waiters on stairs are served in the order of arrival. A process that frees a slot and asks for it again is served
+//!    after those that wait.
+//! 2. Waiters for a shared lock share one stair, but stay behind a waiter for an exclusive lock.
+//! 3. If the topmost stair is taken, since there are more waiters than stairs or those on the stairs have not moved on
+//!    yet, chance decides which of the waiters before it gets it next.
 //! 4. A waiter keeps its stair until it has the slot or gives up, whatever its thread does meanwhile.
 //!
 //! The kernel cannot wait with a time limit except by a signal or another thread, so a waiter asks again and again for
 //! the one byte in front of it. [`Descent::step`] asks and never blocks; the caller pauses between two steps, and
-//! decides how long it goes on. In [`Descent::pause`] it sleeps until whoever frees that byte rings its bell
-//! ([`super::bells`]); a task that must not block a thread sleeps in its own way for [`Descent::pause_length`]. If
-//! nobody rings, that is an eighth of the time that the waiter has stood there, so it waits at most an eighth longer
-//! than it must; further up the pauses are longer, and none is longer than [`PAUSE_MAX`].
+//! decides how long to continue. In [`Descent::pause`] it sleeps until the holder of that byte frees it and rings its
+//! bell ([`super::bells`]); a task that must not block a thread sleeps in its own way for [`Descent::pause_length`].
+//! Without a ring a pause lasts an eighth of the waiter's time on this stair, so it waits at most an eighth longer than
+//! necessary; further up the pauses are longer, and none is longer than [`PAUSE_MAX`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,13 +30,13 @@ use super::waiters::Registration;
 use crate::clock;
 use crate::error::Result;
 
-/// The first pause on the lowest stair, if nobody rings; each stair further up adds as much.
+/// The first pause on the lowest stair, without a ring; each stair further up adds as much.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// The longest pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 /// A pause is at most this part of the time waited on one stair so far.
 const PAUSE_DIVISOR: u32 = 8;
-/// How long a process waits before it registers as a waiter.
+/// The wait after which a process registers as a waiter.
 const REGISTER_AFTER: Duration = Duration::from_millis(10);
 
 /// Wakes the first waiter for a slot that was just freed.
@@ -50,15 +50,15 @@ fn ring(target: &LockTarget, bells: Option<&Arc<Bells>>, span: Span) {
     }
 }
 
-/// One waiter's way down the stairs to the slot. When this is dropped, the stairs are free that it stands on.
+/// One waiter's way down the stairs to the slot. Dropping it frees its stair.
 #[derive(Debug)]
 pub(super) struct Descent {
     file: Arc<OwnedFile>,
     target: LockTarget,
     kind: LockKind,
-    /// The byte that it needs next; none before the first step.
+    /// The byte that the waiter needs next; `None` before the first step.
     next: Option<NextByte>,
-    /// When the first lock was found taken; none until then.
+    /// When the first lock was found taken; `None` until then.
     started: Option<Instant>,
     registration: Option<Registration>,
 }
@@ -66,11 +66,12 @@ pub(super) struct Descent {
 /// The byte in front of a waiter.
 #[derive(Debug)]
 struct NextByte {
-    /// The stair that the waiter stands on; [`STAIRS`] if it stands before the topmost.
+    /// The waiter's stair; [`STAIRS`] if it is before the topmost.
     stair: u64,
-    /// When the byte was found taken; none until then.
+    /// When the byte was found taken; `None` until then.
     taken: Option<Instant>,
-    /// Hears the bell of the byte, which had rung so often before the last attempt. None before the first pause.
+    /// The listener to the byte's bell, and the bell's count of rings before the last attempt; `None` before the first
+    /// pause.
     listener: Option<(Listener, u32)>,
 }
 
@@ -88,18 +89,18 @@ impl NextByte {
 }
 
 impl Descent {
-    /// A waiter for the slot of `target`. It stands nowhere before its first step.
+    /// A waiter for the slot of `target`. It has no stair before its first step.
     pub(super) fn new(file: &Arc<OwnedFile>, target: LockTarget, kind: LockKind) -> Self {
         let file = Arc::clone(file);
         Descent { file, target, kind, next: None, started: None, registration: None }
     }
 
-    /// How long it has waited.
+    /// The time waited so far.
     pub(super) fn waited(&self) -> Duration {
         self.started.map(|started| started.elapsed()).unwrap_or_default()
     }
 
-    /// Goes down as far as it can now; returns whether it got the slot.
+    /// Descends as far as is possible now; returns whether it got the slot.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if the lock file cannot be used.
@@ -130,7 +131,7 @@ impl Descent {
         Ok(false)
     }
 
-    /// How long to pause before the next step, if no bell rings.
+    /// The pause before the next step, if no bell rings.
     pub(super) fn pause_length(&self) -> Duration {
         let Some(next) = &self.next else { return Duration::ZERO };
         let here = next.taken.map(|taken| taken.elapsed()).unwrap_or_default();
@@ -149,7 +150,7 @@ impl Descent {
                 listener.pause(*rings, pause);
                 *rings = listener.rings();
             }
-            // The bell may have rung until now, so it asks once more.
+            // The bell may have rung before the waiter listened to it, so it asks once more.
             None => {
                 let listener = bells.listen(&self.target, next.span(slot).byte_in_slot());
                 let rings = listener.rings();
@@ -158,11 +159,11 @@ impl Descent {
         }
     }
 
-    /// Asks for the slot, if nobody waits for it; otherwise joins the waiters. Returns what is in front of it, unless
-    /// it got the slot.
+    /// Takes the slot if there are no waiters; otherwise joins them. Returns the byte in front of it, unless it got the
+    /// slot.
     fn arrive(&self) -> Result<Option<NextByte>> {
         let slot = self.target.slot();
-        // Mostly it and its stairs are free: one question instead of two.
+        // Usually the slot and its stairs are free: one system call instead of two.
         if self.try_lock(Span::whole(slot))? {
             return Ok(None);
         }
@@ -214,8 +215,8 @@ mod tests {
     const DATABASE: DatabaseId = DatabaseId(3);
     const CONTAINER: ContainerId = ContainerId(7);
 
-    /// Blocks until exactly `count` waiters stand on the stairs. One at the top that finds a stair taken does not.
-    /// A waiter that moves down during a look is seen twice, so two looks have to be equal.
+    /// Blocks until exactly `count` waiters are on the stairs. A waiter before the topmost stair does not count. A
+    /// waiter that moves down during a look is seen twice, so two looks have to be equal.
     fn until_standing(federation: &Path, count: usize) {
         let target = LockTarget::Container(DATABASE, CONTAINER);
         let path = federation.join(LOCKS_FOLDER).join(target.file_name());

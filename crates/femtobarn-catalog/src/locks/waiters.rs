@@ -1,6 +1,6 @@
 //! The waiters of a federation: one file in `locks/waits` for each process that has waited for some time.
 //!
-//! The waiter holds a lock on its file, so a file that a killed process left behind is recognised by being free.
+//! The waiter holds a lock on its file, so an unlocked file is recognised as one that a killed process has left behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ const WAITS_FOLDER: &str = "waits";
 /// A process, or a session of a server, that waits for a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
-    /// The lock that it waits for.
+    /// The lock that the process waits for.
     pub target: LockTarget,
     /// The process that waits, and since when.
     pub by: Holder,
-    /// The lock's holder, if it is known.
+    /// The lock's holder, if known.
     pub holder: Option<Holder>,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn list(locks: &Path) -> Result<Vec<Waiter>> {
         let path = folder.join(name);
         let Some(file) = LockFile::open_if_there(&path)? else { continue };
         if fs::metadata(&path).map_or(0, |metadata| metadata.len()) == 0 {
-            // Its waiter has created it and is about to lock it.
+            // Its waiter has created the file and is about to lock it.
             continue;
         }
         if file.try_lock(LockKind::Shared, Span::byte(0))? {
@@ -73,8 +73,8 @@ pub(super) fn list(locks: &Path) -> Result<Vec<Waiter>> {
     Ok(waiters)
 }
 
-/// This process's entry among the waiters, until this is dropped. It has no file if that could not be written:
-/// the entry is only information, so the wait goes on.
+/// This process's entry among the waiters, until this is dropped. It has no file if the file could not be written: the
+/// entry is only information, so the wait continues.
 #[derive(Debug)]
 pub(super) struct Registration {
     entry: Option<(PathBuf, LockFile)>,

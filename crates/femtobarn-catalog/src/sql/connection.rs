@@ -1,4 +1,4 @@
-//! A connection, its statements and their rows, in either dialect, as rusqlite has them.
+//! A connection, its statements and their rows, in either dialect, with the interface of rusqlite.
 
 use std::sync::Arc;
 
@@ -25,25 +25,25 @@ pub(crate) enum SqlConnection {
 
 /// A statement that may be run again.
 pub(crate) enum Statement<'a> {
-    /// Of SQLite.
+    /// A statement of SQLite.
     Sqlite(CachedStatement<'a>),
-    /// Of PostgreSQL, translated.
+    /// A statement for PostgreSQL, translated.
     Postgres(&'a PostgresConnection, Arc<str>),
 }
 
 /// A row of a statement's answer.
 pub(crate) enum Row<'a> {
-    /// Of SQLite.
+    /// A row of SQLite.
     Sqlite(&'a rusqlite::Row<'a>),
-    /// Of PostgreSQL.
+    /// A row of PostgreSQL.
     Postgres(&'a PostgresRow),
 }
 
 /// The rows of a statement's answer.
 pub(crate) enum SqlRows<'a> {
-    /// Of SQLite, one by one.
+    /// Rows of SQLite, fetched one by one.
     Sqlite(rusqlite::Rows<'a>),
-    /// Of PostgreSQL, all of them; the number is that of the next.
+    /// All rows of PostgreSQL; the number is that of the next row.
     Postgres(Vec<PostgresRow>, usize),
 }
 
@@ -53,15 +53,15 @@ pub(crate) struct MappedRows<'a, F> {
     decode: F,
 }
 
-/// Values of parameters: an array of one type, or what [`params!`](super::params) makes.
+/// Values of parameters: an array of one type, or the result of [`params!`](super::params).
 pub(crate) trait Params: rusqlite::Params {
     /// Passes all values on.
     fn each(&self, take: &mut dyn FnMut(&dyn ToSql) -> SqlResult<()>) -> SqlResult<()>;
 }
 
-/// A row that need not be there.
+/// A row that may be missing.
 pub(crate) trait OptionalExtension<T> {
-    /// None for the error that there is no row.
+    /// `None` in place of the error that there is no row.
     fn optional(self) -> SqlResult<Option<T>>;
 }
 
@@ -82,7 +82,7 @@ impl SqlConnection {
         }
     }
 
-    /// A statement, which the connection remembers.
+    /// A statement, which the connection caches.
     pub(crate) fn prepare_cached(&self, sql: &str) -> SqlResult<Statement<'_>> {
         Ok(match self {
             SqlConnection::Sqlite(sqlite) => Statement::Sqlite(sqlite.prepare_cached(sql)?),
@@ -93,7 +93,7 @@ impl SqlConnection {
         })
     }
 
-    /// Runs a statement; the number of rows that it changed.
+    /// Runs a statement; returns the number of rows that it changed.
     pub(crate) fn execute(&self, sql: &str, parameters: impl Params) -> SqlResult<usize> {
         match self {
             SqlConnection::Sqlite(sqlite) => Ok(sqlite.execute(sql, parameters)?),
@@ -111,7 +111,7 @@ impl SqlConnection {
         self.prepare_cached(sql)?.query_row(parameters, decode)
     }
 
-    /// Runs statements without parameters, which semicolons separate.
+    /// Runs statements without parameters, separated by semicolons.
     pub(crate) fn execute_batch(&self, sql: &str) -> SqlResult<()> {
         match self {
             SqlConnection::Sqlite(sqlite) => Ok(sqlite.execute_batch(sql)?),
@@ -150,7 +150,7 @@ impl SqlConnection {
 }
 
 impl Statement<'_> {
-    /// Runs the statement; the number of rows that it changed.
+    /// Runs the statement; returns the number of rows that it changed.
     pub(crate) fn execute(&mut self, parameters: impl Params) -> SqlResult<usize> {
         match self {
             Statement::Sqlite(statement) => Ok(statement.execute(parameters)?),
@@ -158,7 +158,8 @@ impl Statement<'_> {
         }
     }
 
-    /// Runs a statement whose outcome nobody looks at: PostgreSQL gets it with the next one, which then fails for both.
+    /// Runs a statement whose result is not needed: PostgreSQL gets it with the next statement, which then fails for
+    /// both.
     pub(crate) fn execute_with_next(&mut self, parameters: impl Params) -> SqlResult<()> {
         match self {
             Statement::Sqlite(statement) => Ok(statement.execute(parameters).map(drop)?),
@@ -166,7 +167,7 @@ impl Statement<'_> {
         }
     }
 
-    /// All rows of a statement for PostgreSQL alone, decoded.
+    /// All rows of a statement that only PostgreSQL runs, decoded.
     pub(crate) fn query_with<T>(
         &mut self,
         parameters: Parameters,
@@ -177,13 +178,13 @@ impl Statement<'_> {
         Ok(rows.iter().map(|row| decode(&Row::Postgres(row))).collect::<RowResult<_>>()?)
     }
 
-    /// As [`execute_with_next`](Self::execute_with_next), for PostgreSQL alone.
+    /// As [`execute_with_next`](Self::execute_with_next), for a statement that only PostgreSQL runs.
     pub(crate) fn queue_with(&mut self, parameters: Parameters) -> SqlResult<()> {
         let Statement::Postgres(postgres, sql) = self else { return Err(not_postgres()) };
         Ok(postgres.queue(sql, parameters)?)
     }
 
-    /// Whether there is a row.
+    /// Whether the statement returns a row.
     pub(crate) fn exists(&mut self, parameters: impl Params) -> SqlResult<bool> {
         match self {
             Statement::Sqlite(statement) => Ok(statement.exists(parameters)?),
@@ -247,7 +248,7 @@ impl<T, F: FnMut(&Row<'_>) -> RowResult<T>> Iterator for MappedRows<'_, F> {
 }
 
 impl Row<'_> {
-    /// The value of a column, which counts from 0.
+    /// The value of a column; columns count from 0.
     pub(crate) fn get<T: FromSql>(&self, column: usize) -> RowResult<T> {
         match self {
             Row::Sqlite(row) => row.get(column),
@@ -275,7 +276,7 @@ impl Row<'_> {
     }
 }
 
-/// Passes what is run once, and has a value, to `run`, which has no type parameters and so is compiled once.
+/// Passes a function with a result, to be called once, to `run`. That has no type parameters, and so is compiled once.
 pub(crate) fn once<T>(
     work: impl FnOnce(&SqlConnection) -> SqlResult<T>,
     run: impl FnOnce(Work<'_>) -> Result<(), Error>,
@@ -325,7 +326,7 @@ impl Params for [&(dyn ToSql + Send + Sync); 0] {
     }
 }
 
-/// Arrays of these lengths; an empty one has no type that could be told.
+/// Implements [`Params`] for arrays of these lengths; the type of an empty array could not be inferred.
 macro_rules! arrays {
     ($($length:literal)*) => {$(
         impl<T: ToSql> Params for [T; $length] {

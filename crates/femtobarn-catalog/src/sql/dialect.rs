@@ -1,11 +1,11 @@
-//! Statements that are written for SQLite, as PostgreSQL takes them.
+//! Translates statements that are written for SQLite to PostgreSQL's dialect.
 //!
-//! Words are replaced outside of quotes, so a statement may have neither a table's name for a column nor a parameter
-//! without a number.
+//! Words are replaced outside of quotes, so a statement must have neither a column with the name of a table nor a
+//! parameter without a number.
 
 use std::fmt::Write;
 
-/// Tables of a catalogue, which PostgreSQL finds by the name of their schema alone: nothing is set for a session.
+/// Tables of a catalogue, which PostgreSQL finds only with the name of their schema: no session sets a search path.
 const TABLES: [&str; 19] = [
     "classes",
     "commits",
@@ -60,8 +60,8 @@ fn is_of_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_'
 }
 
-/// Definitions of tables, for PostgreSQL. There, a row that refers to another would lock it, at every commit, so
-/// references are left to the checks of a commit. Texts are ordered by their bytes, as SQLite does.
+/// Definitions of tables, for PostgreSQL, without references: a row would lock the row that it refers to, at every
+/// commit, so references are left to the checks of a commit. Texts are ordered by their bytes, as in SQLite.
 pub(crate) fn table_definitions(tables: &str) -> String {
     let mut definitions = String::with_capacity(tables.len());
     for line in tables.lines().filter(|line| !line.trim_start().starts_with("FOREIGN KEY")) {
@@ -78,7 +78,7 @@ pub(crate) fn table_definitions(tables: &str) -> String {
             .replace(") STRICT, WITHOUT ROWID;", ");")
             .replace(") STRICT;", ");");
         if line.trim() == ");" {
-            // The line before may have stood before a reference.
+            // A removed reference may have followed the line before, which then ends with a comma.
             let end = definitions.trim_end().trim_end_matches(',').len();
             definitions.truncate(end);
             definitions.push('\n');

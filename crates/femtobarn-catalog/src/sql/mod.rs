@@ -1,10 +1,10 @@
 //! SQL in two dialects: SQLite's, in a file of the federation's folder, and PostgreSQL's.
 //!
-//! 1. A statement is written once, as SQLite takes it, with parameters `?1`, `?2`; `dialect` translates it for
-//!    PostgreSQL, which then sees `$1`, BIGINT for INTEGER and tables by the name of their schema.
+//! 1. A statement is written once, in SQLite's dialect, with parameters `?1`, `?2`; `dialect` translates it for
+//!    PostgreSQL, which gets `$1`, BIGINT for INTEGER, and tables with the name of their schema.
 //! 2. Rows and parameters have the values of rusqlite: integers of 64 bits, text, bytes and null.
-//! 3. A statement does not know which catalogue it runs on. It fails with a [`SqlFailure`], which the connection's
-//!    owner completes with the catalogue's path.
+//! 3. A statement does not know which catalogue it runs on. It fails with a [`SqlFailure`], to which the connection's
+//!    owner adds the catalogue's path.
 //!
 //! Modules, from below: `postgres`, the client of PostgreSQL's protocol; `dialect`; `connection`, the enums of two.
 
@@ -30,8 +30,8 @@ pub(crate) use postgres::{Parameters, PostgresAddress, PostgresConnection, Postg
 pub(crate) use rusqlite::types::{FromSql, ValueRef};
 pub(crate) use rusqlite::{ToSql, params};
 
-/// How long SQLite itself waits for its locks. The turn to commit comes first, so SQLite waits only for
-/// programs that do not take it, such as the `sqlite3` shell. PostgreSQL's lock is waited for as long.
+/// How long SQLite itself waits for its locks. The turn to commit is taken first, so SQLite waits only for programs
+/// that do not take turns, such as the `sqlite3` shell. The wait for PostgreSQL's lock is as long.
 pub(crate) const BUSY_WAIT: Duration = Duration::from_secs(30);
 
 /// The result of running SQL.
@@ -42,9 +42,9 @@ pub(crate) type SqlResult<T> = std::result::Result<T, SqlFailure>;
 pub(crate) enum SqlFailure {
     /// SQLite's own error, without the path of the catalogue.
     Sqlite(rusqlite::Error),
-    /// PostgreSQL's own error, or that its server cannot be reached.
+    /// PostgreSQL's own error, or an unreachable server.
     Postgres(PostgresFailure),
-    /// An error of this crate, such as a conflict that a statement found.
+    /// An error of this crate that a statement detected, such as a conflict.
     Refused(Error),
 }
 

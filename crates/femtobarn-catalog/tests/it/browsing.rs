@@ -1,4 +1,4 @@
-//! What people look at: lists of containers, commits with their changes, growth.
+//! Look-ups for people: lists of containers, commits with their changes, growth.
 
 use femtobarn_catalog::{Commit, CommitAction, Csn, DatabaseState, DroppedDatabase, GrowthPoint};
 
@@ -25,7 +25,7 @@ fn changed() -> Federation {
     fed
 }
 
-/// The rows of every snapshot are those that the look-ups one by one find in it.
+/// At every snapshot the list has the same rows as the single look-ups.
 #[test]
 fn the_list_of_a_snapshot_has_what_look_ups_find_in_it() {
     let fed = changed();

@@ -32,7 +32,8 @@ fn processes_that_write_one_container_lose_no_update() {
 }
 
 /// 64 committers, each with a catalogue of its own as if in another process, pause for 100 ms after each commit. When
-/// the first has had all its turns, every other one has had at least a quarter of them, however busy the machine is.
+/// the first has had all its turns, every other one has had at least a quarter of its turns, however busy the machine
+/// is.
 #[test]
 fn sixty_four_committers_all_get_their_turns() {
     const COMMITTERS: usize = 64;

@@ -22,7 +22,7 @@ fn a_process_killed_in_a_commit_leaves_a_whole_commit_or_none() {
         while let Some(csn) = player.hear() {
             acknowledged = Csn(csn.parse().unwrap());
         }
-        // A server ends what the process had sent; this waits for it, as every change does.
+        // A server completes the statements that the process had sent; this waits for them, as every change does.
         fed.catalog.reserve_database().unwrap();
         let head = fed.catalog.head().unwrap();
         assert!(head >= acknowledged, "round {round}: commit {acknowledged} was lost");
@@ -55,7 +55,7 @@ pub(crate) fn commit_in_pairs_to(database: &str, folder: &Path) {
     }
 }
 
-/// From the tenth sync on, the disk fails. Commits acknowledged before stay.
+/// From the tenth sync on, the disk fails. Commits that were acknowledged before survive.
 #[test]
 fn commits_are_refused_after_a_failed_sync() {
     let inject =

@@ -28,7 +28,7 @@ pub(crate) fn create(folder: &Path) -> LocalCatalogue {
 }
 
 impl Federation {
-    /// A federation with the open database `run7`, and nothing in it.
+    /// A federation with the empty open database `run7`.
     pub(crate) fn new() -> Self {
         let keep = tempfile::tempdir().unwrap();
         let folder = keep.path().join("lhc.fed");

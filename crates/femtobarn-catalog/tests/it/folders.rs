@@ -114,7 +114,7 @@ fn a_read_only_medium_with_an_unfinished_log_says_what_to_do() {
     assert!(said.starts_with("Unsupported") && said.contains("copy the folder"), "{said}");
 }
 
-/// A reader without the right to write sees the commits of other processes at once.
+/// A reader that may not write sees the commits of other processes at once.
 #[test]
 fn a_folder_of_another_user_can_be_read() {
     let Federation { catalog, folder, keep: _keep, database } = Federation::new();

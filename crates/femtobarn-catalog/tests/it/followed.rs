@@ -1,4 +1,4 @@
-//! What a leader's catalogue answers to followers, whether or not it can get indexes for them, and in how many parts.
+//! The answers of a leader's catalogue to followers, with and without indexes for them, and their division into parts.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn a_follower_is_answered_with_indexes_and_without() {
         sql.query_row(text, [], |row| row.get(0)).unwrap()
     };
     let (turn, aside) = (folder.join("locks/commit"), folder.join("locks/aside"));
-    // Nothing can be written.
+    // The catalogue cannot be written.
     fs::rename(&turn, &aside).unwrap();
     fs::create_dir(&turn).unwrap();
     let catalog = LocalCatalogue::open(&folder).unwrap();
@@ -31,7 +31,7 @@ fn a_follower_is_answered_with_indexes_and_without() {
     assert!(catalog.create_tag("draft", head, "").is_err());
     fs::remove_dir(&turn).unwrap();
     fs::rename(&aside, &turn).unwrap();
-    // It is tried again later.
+    // The indexes are tried again later.
     assert_eq!(catalog.rows_since(Csn::ZERO, None, false).unwrap(), rows);
     drop(catalog);
     assert_eq!(indexes(), 0);
@@ -74,7 +74,7 @@ fn many_versions_come_in_parts() {
     let fed = with_many_versions();
     let head = fed.catalog.head().unwrap();
     assert_eq!(head, Csn(MANY_COMMITS + 1));
-    // Of the snapshots before the last commit nothing is left.
+    // No rows are left of the snapshots before the last commit.
     fed.catalog.raise_horizon(head).unwrap();
     let whole = fed.catalog.rows_since(Csn::ZERO, None, false).unwrap();
     assert_eq!(whole.at, head, "a follower with snapshots goes from one to another");
@@ -84,7 +84,7 @@ fn many_versions_come_in_parts() {
     copy.follow("root://leader//lhc.fed", is_new).unwrap();
     let mut parts = 0;
     while copy.head().unwrap() < head {
-        // As after a kill: what was applied is there.
+        // As after a kill: the applied rows exist.
         let copy = LocalCatalogue::open(&folder).unwrap();
         assert!(copy.is_beginning().unwrap());
         let since = copy.head().unwrap();

@@ -1,4 +1,5 @@
-//! What a process knows of the newest state, when others change it: every look-up is as if it had been asked anew.
+//! The rows of the newest state that a process has in memory, when others change them: every look-up returns the same
+//! as a new query.
 
 use std::fs;
 
@@ -87,7 +88,7 @@ fn names_that_change_elsewhere_change_here() {
     assert!(fed.catalog.container_to_write(fed.database, two.events).is_err());
 }
 
-/// A change that is no commit.
+/// A change that is not a commit.
 #[test]
 fn an_epoch_that_is_raised_elsewhere_is_seen() {
     let two = Two::new();
@@ -153,7 +154,7 @@ fn a_group_that_is_refused_does_not_hide_a_change_before_it() {
     assert_eq!(two.seen(), ("run9".to_owned(), "events".to_owned(), 2, two.at));
 }
 
-/// As a shell makes it of a dump, until the first change here.
+/// A catalogue that a shell has made from a dump, until its first change here.
 #[test]
 fn look_ups_in_a_catalogue_without_a_log_make_no_index_of_one() {
     let fed = Federation::new();
@@ -175,7 +176,7 @@ fn look_ups_in_a_catalogue_without_a_log_make_no_index_of_one() {
     assert!(!folder.join("catalogue.sqlite-shm").exists());
 }
 
-/// A commit that is refused leaves what is known as it was.
+/// A refused commit does not change the rows in memory.
 #[test]
 fn a_refused_commit_changes_nothing_that_is_known() {
     let mut two = Two::new();

@@ -109,7 +109,7 @@ fn allocation_lock_is_exclusive_and_independent_of_containers() {
     drop(container);
 }
 
-/// Role: holds the lock until it is told to free it.
+/// Role: holds the lock until the test makes it free the lock.
 pub(crate) fn hold_the_lock(folder: &Path) {
     let guard = LockTable::new(folder).lock_container(DATABASE, CONTAINER, LONG).unwrap();
     say("held");

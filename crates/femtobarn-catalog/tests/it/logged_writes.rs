@@ -1,4 +1,4 @@
-//! Bytes of files that a commit makes durable in the catalogue, and that get into the files later.
+//! Bytes of files that a commit makes durable in the catalogue, and that are written to the files later.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn with_file() -> (Federation, PathBuf) {
     (fed, file)
 }
 
-/// Commits these bytes, which are written to the file first, as the engine does.
+/// Commits these bytes, after they were written to the file, as the engine does.
 fn commit(fed: &Federation, base: Option<Csn>, offset: u64, bytes: &[u8]) -> Csn {
     let file = fed.folder.join(FILE);
     let mut all = fs::read(&file).unwrap();
@@ -35,7 +35,7 @@ fn commit(fed: &Federation, base: Option<Csn>, offset: u64, bytes: &[u8]) -> Csn
     fed.catalog.commit(Commit { versions, writes, ..Commit::default() }).unwrap()
 }
 
-/// Has the catalogue write bytes, and returns those that it is to log.
+/// Makes the catalogue write bytes, and returns those that it is to log.
 fn written_now(fed: &Federation, writes: Vec<FileWrite>) -> Result<Vec<FileWrite>> {
     let mut commit = Commit { writes, ..Commit::default() };
     fed.catalog.write_now(&mut commit, &mut FilesToWrite::default()).map(|()| commit.writes)
@@ -144,7 +144,7 @@ fn the_name_of_a_file_is_durable_before_a_commit_that_synced_it() {
     let commit = creation(&fed, b"front");
     let database = commit.new_databases[0].id;
     let seen = fed.catalog.commit(commit).unwrap();
-    // A folder that is away shows whether it is synced.
+    // The sync of a missing folder fails, and so shows whether it happens.
     let (databases, away) = (fed.folder.join("databases"), fed.folder.join("away"));
     fs::rename(&databases, &away).unwrap();
     let drop_it = || {
@@ -198,11 +198,11 @@ fn a_server_writes_the_first_bytes_of_an_empty_file_and_of_no_other() {
     );
     fs::write(&file, b"").unwrap();
     for _ in 0..2 {
-        // A client that does not know whether it succeeded sends it again.
+        // A client that does not know whether its commit succeeded sends it again.
         fed.catalog.write_now(&mut commit, &mut FilesToWrite::default()).unwrap();
         assert_eq!(fs::read(&file).unwrap(), b"front");
     }
-    // Neither other bytes in their place, nor some behind them alone, nor some far behind them.
+    // Neither other bytes in their place, nor bytes right behind them alone, nor bytes far behind them.
     let mut others = [(); 3].map(|()| creation(&fed, b"other"));
     others[1].writes[0].offset = 1;
     let far = FileWrite { offset: 1 << 40, ..others[2].writes[0].clone() };

@@ -1,4 +1,4 @@
-//! Look-ups as of a snapshot, and the errors of those that find nothing.
+//! Look-ups as of a snapshot, and their errors if they find nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ fn a_snapshot_sees_the_rows_of_its_commit() {
     assert!(fed.catalog.databases(Csn::ZERO).unwrap().is_empty());
 }
 
-/// Renames, drops and versions between any two snapshots, compared with what the snapshots have.
+/// Renames, drops and versions between any two snapshots, compared with the rows of the two.
 #[test]
 fn changes_between_snapshots_are_those_of_their_rows() {
     let fed = Federation::new();
@@ -76,7 +76,7 @@ fn changes_between_snapshots_are_those_of_their_rows() {
         let found: BTreeSet<_> = changed.containers.into_iter().collect();
         let keys = old.1.keys().chain(new.1.keys()).copied();
         let expected: BTreeSet<_> = keys.filter(|key| old.1.get(key) != new.1.get(key)).collect();
-        // A container that came and went between the two is in neither.
+        // A container that was created and dropped between the two is in neither.
         let lasting =
             found.into_iter().filter(|it| old.1.contains_key(it) || new.1.contains_key(it));
         assert_eq!(lasting.collect::<BTreeSet<_>>(), expected, "{since} to {at}");

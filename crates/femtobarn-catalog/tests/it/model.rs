@@ -19,7 +19,7 @@ const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 #[test]
 fn every_snapshot_shows_the_state_of_its_commit() {
-    // A server takes some seconds for each.
+    // PostgreSQL takes some seconds for each seed.
     let seeds = if std::env::var_os(CATALOGUE_URL).is_some() { 1..=2 } else { 1..=5 };
     for seed in seeds {
         let mut history = History::new(seed);

@@ -1,4 +1,4 @@
-//! The catalogue moves between SQLite and PostgreSQL while it is used, and when whoever moves it is killed.
+//! The catalogue moves between SQLite and PostgreSQL while it is in use, and when its mover is killed.
 
 use std::fs;
 use std::path::Path;
@@ -52,10 +52,10 @@ pub(crate) fn a_catalogue_moves_while_it_is_used(server: &Postgres) {
         let settings = LocalCatalogue::open(&place).unwrap().settings().unwrap();
         assert!(!settings.contains_key("move") && !settings.contains_key("successor"));
     }
-    // What the catalogue was before is of no use any more.
+    // The former catalogue is not usable any more.
     let old = folder.path().join("old.fed");
     fs::create_dir(&old).unwrap();
-    // Of two processes that close it at once, neither empties the log.
+    // If two processes close it at once, neither empties the log.
     for name in ["catalogue.sqlite", "catalogue.sqlite-wal"].map(Path::new) {
         if place.join(name).exists() {
             fs::copy(place.join(name), old.join(name)).unwrap();
@@ -94,8 +94,8 @@ pub(crate) fn whoever_moves_a_catalogue_may_be_killed(server: &Postgres) {
     storm.check(&LocalCatalogue::open(&place).unwrap());
 }
 
-/// A file whose first bytes the catalogue alone has durably is made before the catalogue moves; a commit that has such bytes
-/// and comes after the move leaves them in the file.
+/// A file whose first bytes are durable only in the catalogue is made before the catalogue moves. A commit with such
+/// bytes after the move leaves them in the file.
 pub(crate) fn new_files_are_durable_when_the_catalogue_has_moved(server: &Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lhc.fed");
@@ -123,7 +123,7 @@ pub(crate) fn commit_to_pairs(folder: &Path) {
     commit_in_pairs_to("run8", folder);
 }
 
-/// Role: moves the catalogue for ever, and says after each move where it is.
+/// Role: moves the catalogue for ever, and reports the new place after each move.
 pub(crate) fn move_to_and_fro(folder: &Path) {
     let url = fs::read_to_string(folder.join(URL_FILE)).unwrap();
     let catalog = LocalCatalogue::open(folder).unwrap();
@@ -134,7 +134,7 @@ pub(crate) fn move_to_and_fro(folder: &Path) {
     }
 }
 
-/// What a move would lose is not moved.
+/// A catalogue with rows that a move would lose is not moved.
 pub(crate) fn rows_that_sqlite_has_no_tables_for_stay(server: &Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lhc.fed");
@@ -148,17 +148,17 @@ pub(crate) fn rows_that_sqlite_has_no_tables_for_stay(server: &Postgres) {
     assert!(error.to_string().contains("table later"), "{error}");
     server.psql(&format!("DELETE FROM {schema}.later"));
     assert_eq!(catalog.move_to(None, &mut |_, _, _| true).unwrap().to, "catalogue.sqlite");
-    // Whoever moved it died before the old catalogue knew that it had been left.
+    // The mover died before the old catalogue recorded that it had been left.
     server.psql(&format!("UPDATE {schema}.federation SET value = 'leaving' WHERE key = 'move'"));
     catalog.move_to(Some(&server.url()), &mut |_, _, _| true).unwrap();
     catalog.move_to(None, &mut |_, _, _| true).unwrap();
-    // Whoever moved it died before the old catalogue was about to be left.
+    // The mover died before the old catalogue recorded that it was about to be left.
     let arrived = format!("UPDATE {schema}.federation SET value = 'arrived' WHERE key = 'move'");
     server.psql(&arrived);
     catalog.move_to(Some(&server.url()), &mut |_, _, _| true).unwrap();
     catalog.commit(Commit::default()).unwrap();
     catalog.move_to(None, &mut |_, _, _| true).unwrap();
-    // The same, of a copy of the folder, which has made another commit since.
+    // The same for a copy of the folder, which has made another commit since.
     server.psql(&arrived);
     server.psql(&format!("UPDATE {schema}.commits SET transaction_uuid = '7'"));
     let error = catalog.move_to(Some(&server.url()), &mut |_, _, _| true).unwrap_err();

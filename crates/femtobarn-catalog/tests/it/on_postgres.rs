@@ -1,4 +1,4 @@
-//! The catalogue in PostgreSQL: the tests of other modules there, and what is particular to it.
+//! The catalogue in PostgreSQL: the tests of other modules there, and tests of its own properties.
 
 use std::process::Command;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::postgres_faults;
 use crate::servers;
 use crate::storm::Storm;
 
-/// Modules whose tests say nothing of files of SQLite.
+/// Modules whose tests do not depend on files of SQLite.
 const MODULES: [&str; 15] = [
     "browsing::",
     "commits::",
@@ -34,14 +34,14 @@ const MODULES: [&str; 15] = [
     "retention::",
     "vacuum::",
 ];
-/// Tests of these modules that look into files of SQLite.
+/// Tests of these modules that read files of SQLite.
 const OF_SQLITE: [&str; 3] = [
     "lookups::readers_do_not_wait_behind_a_commit",
     "restoring::a_log_without_its_catalogue_is_refused",
     "restoring::a_copy_shows_one_commit_while_others_commit",
 ];
 
-/// All of them at once, because one server serves them all.
+/// Runs all tests in one, because one server serves them all.
 #[test]
 fn the_catalogue_in_postgresql_keeps_what_the_one_in_sqlite_does() {
     let Some(mut server) = Postgres::start() else { return };
@@ -144,7 +144,7 @@ fn statements_that_run_again_are_parsed_twice(server: &Postgres) {
     for _ in 0..6 {
         catalog.commit(Commit::default()).unwrap();
     }
-    // It is not known, and is not kept.
+    // The row is not in memory, and is not kept.
     assert_eq!(catalog.find_container(DatabaseId(1), "events", Csn::MAX).unwrap(), None);
     server.psql("ALTER ROLE postgres RESET log_min_duration_statement");
     let schema = format!("\"femtobarn_{}\"", catalog.uuid().simple());
@@ -159,7 +159,7 @@ fn statements_that_run_again_are_parsed_twice(server: &Postgres) {
     assert_eq!(count("  execute ", &state), 1, "the newest state is asked for once");
 }
 
-/// Those of an earlier release.
+/// Commits of an earlier release.
 fn commits_that_do_not_say_what_they_touched_are_seen(server: &Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lhc.fed");
@@ -179,7 +179,8 @@ fn commits_that_do_not_say_what_they_touched_are_seen(server: &Postgres) {
     assert_eq!((name(), catalog.head().unwrap()), ("run10".to_owned(), Csn(4)));
 }
 
-/// As if a standby without the last commit was promoted, on which nobody has committed since, or another process has.
+/// As if a standby without the last commit was promoted, on which either no process has committed since, or another one
+/// has.
 fn what_the_server_has_lost_is_not_known(server: &Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lhc.fed");
@@ -233,7 +234,7 @@ fn a_file_that_is_gone_fails_its_own_commits_alone(server: &Postgres) {
     assert_eq!(bytes, [[0; 16], [7; 16], [0; 16], [0; 16]].concat());
 }
 
-/// All processes would forget the rows that they know.
+/// Otherwise all processes would drop the rows that they have in memory.
 fn changes_of_rows_that_no_process_keeps_are_not_told(server: &Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lhc.fed");

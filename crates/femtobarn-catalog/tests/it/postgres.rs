@@ -126,7 +126,7 @@ impl Postgres {
         let id = self.server.as_ref().unwrap().id();
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
         for process in children.split_whitespace().chain([&*id.to_string()]) {
-            // One of them may have ended.
+            // A process may have ended already.
             let _ = kill(Pid::from_raw(process.parse().unwrap()), signal);
         }
     }
@@ -144,14 +144,14 @@ impl Postgres {
         format!("postgresql://{login}@/postgres?host={}", self.folder.path().display())
     }
 
-    /// Runs SQL as the administrator; what it answers.
+    /// Runs SQL as the administrator; returns the answer.
     pub(crate) fn psql(&self, sql: &str) -> String {
         let ran = self.try_psql(sql);
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
         String::from_utf8(ran.stdout).unwrap().trim().to_owned()
     }
 
-    /// Runs SQL as the administrator, whatever comes of it.
+    /// Runs SQL as the administrator; returns the output, even of a failure.
     pub(crate) fn try_psql(&self, sql: &str) -> Output {
         Command::new(self.programs.join("psql"))
             .args(["--no-psqlrc", "-qtA", "-U", "postgres", "-p", &self.port.to_string(), "-h"])
@@ -170,7 +170,7 @@ impl Postgres {
         }
     }
 
-    /// What the server has logged.
+    /// The server's log.
     pub(crate) fn logged(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.log()).unwrap()).into_owned()
     }

@@ -66,7 +66,7 @@ pub(crate) fn a_full_disk_loses_nothing(server: &Postgres) {
     server.psql("DROP TABLESPACE small");
 }
 
-/// Commits are there, and the connections that would tell are gone: they waited for a standby, which there is not.
+/// The commits exist, but the connections for their answers are closed: they waited for a standby that does not exist.
 pub(crate) fn commits_whose_answers_were_lost_are_found(server: &Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lhc.fed");
@@ -108,7 +108,7 @@ pub(crate) fn a_slow_server_is_waited_for(server: &Postgres) {
     storm.check(&catalog);
 }
 
-/// A process uses no more connections than it says.
+/// A process uses no more connections than its limit.
 pub(crate) fn many_threads_use_few_connections(server: &Postgres) {
     server.psql("CREATE ROLE few LOGIN CONNECTION LIMIT 9");
     server.psql("GRANT CREATE ON DATABASE postgres TO few");
@@ -116,7 +116,7 @@ pub(crate) fn many_threads_use_few_connections(server: &Postgres) {
     let place = folder.path().join("lhc.fed");
     let url = server.url_of("few");
     let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &url).unwrap();
-    // That which made the tables ends by itself.
+    // The connection that made the tables ends on its own.
     while server.psql("SELECT count(*) FROM pg_stat_activity WHERE usename = 'few'") != "1" {
         thread::sleep(Duration::from_millis(10));
     }

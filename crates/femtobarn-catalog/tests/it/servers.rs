@@ -22,7 +22,7 @@ struct Servers {
     _keep: tempfile::TempDir,
 }
 
-/// What the tests of this module find.
+/// Runs all tests of this module.
 pub(crate) fn all(server: &Postgres) {
     tables_of_version_1_get_all_that_are_newer(server);
     a_name_that_is_alive_elsewhere_is_refused(server);
@@ -87,7 +87,7 @@ fn a_name_that_is_alive_elsewhere_is_refused(server: &Postgres) {
     let first = one.join(&joining("one"), LEASE).unwrap();
     let other = JoiningServer { url: "root://other:1094".into(), ..joining("one") };
     assert_eq!(two.join(&other, LEASE).unwrap_err().kind(), ErrorKind::Exists);
-    // The same port is that of the same server, started again.
+    // The same port means the same server, started again.
     assert_eq!(one.join(&joining("one"), LEASE).unwrap(), first + 1);
     let renew = |epoch, lease| one.renew(("one", epoch), lease, (77, 3));
     assert_eq!(renew(first, LEASE).unwrap_err().kind(), ErrorKind::Conflict);
@@ -142,7 +142,7 @@ fn a_commit_needs_the_newest_epochs_of_its_databases(server: &Postgres) {
     touch(&two, "there");
     two.join(&joining("two"), LEASE).unwrap();
     let mut base = None;
-    // As a group of small commits is published, and as one with another change, by any server.
+    // Commits through either server: as a small commit, which is published in a group, or as one that also reads.
     let mut write = |at: &LocalCatalogue, fences: &[Fence], is_small: bool| -> Result<()> {
         let versions = ids.iter().zip(containers).map(|(id, of)| version(*id, of, base, 1));
         let reads = if is_small { vec![] } else { vec![(ids[0], containers[0], base)] };
@@ -200,7 +200,7 @@ fn new_databases_get_a_home(server: &Postgres) {
     );
     let late = Fence { server_epoch: server_epoch - 1, ..fence.clone() };
     assert_eq!(commit("late", Some(&late)).unwrap_err().kind(), ErrorKind::Conflict);
-    // Its lock was freed before it was committed.
+    // The lock was freed before the commit.
     let new = database(&one, "freed", DatabaseState::Open);
     assert_eq!(one.fence_off(("one", server_epoch), &[new.id]).unwrap(), [(new.id, 1)]);
     let fences = vec![Fence { database: new.id, ..fence }];
@@ -281,7 +281,7 @@ fn a_server_takes_over_from_one_with_its_storage(server: &Postgres) {
     };
     assert_eq!(write(before).unwrap_err().kind(), ErrorKind::Conflict);
     write(fence(&two, id)).unwrap();
-    // One that drains takes nothing over.
+    // A draining server takes nothing over.
     two.drain("two", true).unwrap();
     two.renew(("two", second), NO_LEASE, (0, 0)).unwrap();
     one.join(&on_shared("one"), LEASE).unwrap();
@@ -298,7 +298,7 @@ fn a_home_moves_once(server: &Postgres) {
     two.join(&joining("two"), LEASE).unwrap();
     let elsewhere = || [&one, &two].map(|at| at.databases_elsewhere().unwrap().contains(&id));
     assert_eq!(elsewhere(), [false, true]);
-    // Its server was started again meanwhile.
+    // The server was restarted meanwhile.
     let before = Fence { server_epoch: from.server_epoch - 1, ..from.clone() };
     assert_eq!(one.set_home(&before, "two").unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(one.set_home(&from, "two").unwrap(), 2);

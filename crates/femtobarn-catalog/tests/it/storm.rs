@@ -1,4 +1,4 @@
-//! Threads that commit as fast as they can, and what must hold of their commits afterwards.
+//! Threads that commit as fast as they can, and the properties that must hold afterwards.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -104,7 +104,7 @@ impl Storm {
         *csns.last().unwrap()
     }
 
-    /// Nothing that was acknowledged is lost, and nothing is there twice.
+    /// No acknowledged commit is lost, and none exists twice.
     pub(crate) fn check(&self, catalog: &LocalCatalogue) {
         let mut csns = vec![];
         for (done, id) in self.done.iter().zip(&self.containers) {

@@ -115,8 +115,8 @@ fn vacuum_refuses_to_remove_needed_rows() {
     assert_eq!(fed.catalog.versions(fed.database, events).unwrap().len(), 2);
 }
 
-/// Commits wait for a transaction, so a vacuum of many versions has several. Where it ends before the last one, no range
-/// may be noted: a row that is left could give it to writers twice.
+/// Commits wait for a transaction of vacuum, so a vacuum of many versions has several. If it ends before the last one,
+/// it must not record any range: a remaining row could then give the range to writers twice.
 #[test]
 fn a_vacuum_of_many_versions_that_ends_early_has_noted_no_range() {
     let fed = Federation::new();
@@ -205,7 +205,7 @@ fn ranges_that_touch_are_one_range() {
     // Released ranges beside a new one wait with it, until the hole is punched.
     note(&[range(1100, 100), range(900, 50)]);
     assert_eq!(free(), [(900, 50, false), (1000, 300, false), (5000, 300, true)]);
-    // What a writer gives back joins no range in which a hole is about to be punched.
+    // A range that a writer gives back is not joined with one in which a hole is about to be punched.
     fed.catalog.give_free_extent(fed.database, range(1300, 100)).unwrap();
     fed.catalog.give_free_extent(fed.database, range(5300, 100)).unwrap();
     let given = [(900, 50, false), (1000, 300, false), (1300, 100, true), (5000, 400, true)];
