@@ -117,7 +117,7 @@ pub enum Error {
     NoFederation {
         /// The folder.
         folder: PathBuf,
-        /// What is missing, and what to do.
+        /// The missing file, and advice for the user.
         reason: String,
     },
     /// A name is taken.
@@ -127,7 +127,7 @@ pub enum Error {
         what: &'static str,
         /// The name.
         name: String,
-        /// What to do.
+        /// Advice for the user.
         advice: String,
     },
     /// Another process holds a lock.
@@ -155,7 +155,7 @@ pub enum Error {
     /// The server of the federation cannot be reached.
     #[error("{what}")]
     Unavailable {
-        /// The server, what was tried, and what to do.
+        /// The server, the attempt, and advice for the user.
         what: String,
     },
     /// The home of a database is another server.
@@ -171,13 +171,13 @@ pub enum Error {
     /// The caller has no right to do this.
     #[error("{what}")]
     Denied {
-        /// The caller, the object and the right that is missing, and what to do.
+        /// The caller, the object, the missing right, and advice for the user.
         what: String,
     },
     /// An argument is wrong.
     #[error("{what}")]
     Invalid {
-        /// What is wrong, and what to do.
+        /// The problem, and advice for the user.
         what: String,
     },
     /// The catalogue's bytes are damaged.
@@ -185,7 +185,7 @@ pub enum Error {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         reason: String,
     },
     /// The catalogue uses something that this version does not implement.
@@ -197,7 +197,7 @@ pub enum Error {
     /// A handle is closed, or a database accepts no more changes.
     #[error("{what}")]
     Closed {
-        /// The object, and what to do.
+        /// The object, and advice for the user.
         what: String,
     },
     /// The disk is full.
@@ -227,7 +227,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// What a caller can do about this error.
+    /// The kind of this error: the caller's possible reaction.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Conflict { .. } | Error::Changed { .. } | Error::Deadlock { .. } => {

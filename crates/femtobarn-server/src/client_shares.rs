@@ -1,10 +1,10 @@
-//! What the clients of a server share, such as connections and open files, by the machines that they come from.
+//! Limits on resources that the clients of a server share, such as connections and open files, by client machine.
 //!
-//! 1. There are never more than the maximum.
-//! 2. A machine takes one only if it has less than its percentage of its own and the free ones. By default that is half: one that
-//!    takes all that it can gets half, and each further one half of what the others left, so that many machines have to work
-//!    together before none is left for another. A farm behind one address may need more.
-//! 3. An IPv6 address counts together with its network of 64 bits, all of which one machine may have.
+//! 1. There are never more shares than the maximum.
+//! 2. A machine gets another share only if it has less than its percentage of the sum of its own and the free ones. The
+//!    default is half: then a greedy machine gets half, and each further one half of the remaining ones, so that many
+//!    machines have to work together before none is left for another. A farm behind one address may need more.
+//! 3. An IPv6 address counts together with its network of 64 bits, since one machine may have all of that.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// A number of equal things that clients take and give back.
+/// A number of equal resources that clients take and give back.
 #[derive(Debug)]
 pub struct ClientShares {
     max: usize,
@@ -26,7 +26,7 @@ struct TakenShares {
     by_machine: HashMap<IpAddr, usize>,
 }
 
-/// One of them, which is given back when it is dropped.
+/// One share, which is given back when it is dropped.
 #[derive(Debug)]
 pub struct ClientShare {
     shares: Arc<ClientShares>,
@@ -34,12 +34,12 @@ pub struct ClientShare {
 }
 
 impl ClientShares {
-    /// So many, all of them free, of which a machine has at most this percentage, 1 to 100.
+    /// Makes `max` free shares, of which a machine gets at most this percentage, 1 to 100.
     pub fn new(max: usize, machine_percent: u8) -> Arc<Self> {
         Arc::new(ClientShares { max, machine_percent, taken: Mutex::default() })
     }
 
-    /// One of them for a client with this address; none if its machine has as many as it may.
+    /// A share for a client with this address; `None` if its machine has its limit.
     pub fn take(self: &Arc<Self>, client: IpAddr) -> Option<ClientShare> {
         let machine = machine_of(client);
         let mut taken = self.taken.lock();

@@ -11,10 +11,10 @@ use crate::config::{LogConfig, LogFormat};
 /// Starts the log of this process. Further calls do nothing.
 ///
 /// # Errors
-/// A text, if the level is none.
+/// A text, if the level is invalid.
 pub fn start(log: &LogConfig) -> Result<(), String> {
     let builder = Subscriber::builder().with_env_filter(filter(log)?).with_writer(std::io::stderr);
-    // A program that embeds the server may have set up a log of its own, which is kept.
+    // A program that embeds the server may have set up its own log, which is kept.
     let set: SetFilter = match log.format {
         LogFormat::Text => {
             let is_terminal = std::io::stderr().is_terminal();
@@ -34,7 +34,7 @@ pub fn start(log: &LogConfig) -> Result<(), String> {
             }
         }
     };
-    // Fails only for a second call, whose log was not started.
+    // Fails only in a second call, which does not start a log.
     drop(SET.set(set));
     Ok(())
 }
@@ -42,7 +42,7 @@ pub fn start(log: &LogConfig) -> Result<(), String> {
 /// Changes the level of this process's log; false if the log was set up by an embedding program.
 ///
 /// # Errors
-/// A text, if the level is none.
+/// A text, if the level is invalid.
 pub fn set_level(log: &LogConfig) -> Result<bool, String> {
     let filter = filter(log)?;
     Ok(SET.get().is_some_and(|set| set(filter)))

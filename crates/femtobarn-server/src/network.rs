@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use nix::errno::Errno;
 use serde::Deserialize;
 
-/// Addresses that are not public (the registries of IANA for special purposes), or that stand for others.
+/// Addresses that are not public (the registries of IANA for special purposes), or that represent other addresses.
 const NOT_PUBLIC: [&str; 17] = [
     "0.0.0.0/8",
     "10.0.0.0/8",
@@ -81,7 +81,7 @@ impl TryFrom<String> for Network {
     }
 }
 
-/// Whether an address is public, and not one of this machine: whoever owns a name may choose such an address for it.
+/// Whether an address is public, and not one of this machine: the owner of a name may choose such an address for it.
 pub(crate) fn is_public_elsewhere(address: IpAddr) -> bool {
     is_public(address) && !is_own(address)
 }
@@ -89,7 +89,7 @@ pub(crate) fn is_public_elsewhere(address: IpAddr) -> bool {
 fn is_public(address: IpAddr) -> bool {
     static NETWORKS: LazyLock<Vec<Network>> =
         LazyLock::new(|| NOT_PUBLIC.iter().filter_map(|text| text.parse().ok()).collect());
-    // IANA assigns global addresses from 2000::/3 alone.
+    // IANA assigns global addresses only from 2000::/3.
     let is_global = match address {
         IpAddr::V4(_) => true,
         IpAddr::V6(address) => address.segments()[0] >> 13 == 1,
@@ -99,13 +99,14 @@ fn is_public(address: IpAddr) -> bool {
 
 /// Whether this machine has an address.
 fn is_own(address: IpAddr) -> bool {
-    // What cannot be found out counts as this machine's.
+    // If that cannot be determined, the address counts as this machine's.
     let is_nobodys = |error: std::io::Error| {
         let errno = error.raw_os_error().map(Errno::from_raw);
         matches!(errno, Some(Errno::EADDRNOTAVAIL | Errno::EAFNOSUPPORT))
     };
     let can_bind = |address: IpAddr| !UdpSocket::bind((address, 0)).is_err_and(is_nobodys);
-    // Machines with `ip_nonlocal_bind` bind what nobody has, too. They reach their own addresses from the same ones.
+    // Machines with `ip_nonlocal_bind` can bind addresses that no machine has. But only their own addresses are reached
+    // from the same address.
     let nobodys = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     can_bind(address) && (!can_bind(nobodys) || is_reached_from_itself(address))
 }

@@ -1,8 +1,8 @@
 //! TLS: the server's certificates and key, and the authorities of clients' certificates, which can be reloaded while it runs.
 //!
 //! 1. Open connections keep the certificates that they began with.
-//! 2. A client without a certificate is let in. One with a certificate that is not valid is not: its handshake fails. No session
-//!    is resumed then, so that each connection's certificate is looked at.
+//! 2. A client without a certificate is admitted. A client with an invalid certificate is not: its handshake fails. If
+//!    clients may show certificates, no TLS session is resumed, so that the certificate is checked for each connection.
 
 use std::io;
 use std::path::Path;
@@ -30,11 +30,11 @@ use crate::config::TlsConfig;
 #[derive(Debug)]
 pub struct Certificates {
     current: RwLock<Arc<CertifiedKey>>,
-    /// None if clients are not asked for certificates.
+    /// `None` if clients are not asked for certificates.
     clients: Option<Arc<ClientAuthorities>>,
 }
 
-/// Who signs the certificates of clients, and which were revoked.
+/// The authorities that sign the certificates of clients, and the revoked certificates.
 #[derive(Debug)]
 struct ClientAuthorities {
     current: RwLock<Arc<dyn ClientCertVerifier>>,
@@ -104,7 +104,7 @@ impl ClientCertVerifier for ClientAuthorities {
     }
 }
 
-/// The name in the certificate of a connection's client; none if it has sent no certificate.
+/// The name in the certificate of a connection's client; `None` if it has sent no certificate.
 ///
 /// # Errors
 /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) if the certificate has no name.
@@ -125,7 +125,7 @@ impl ResolvesServerCert for Certificates {
 /// A TLS configuration, and the replaceable certificates in it.
 pub type Encryption = (Arc<ServerConfig>, Arc<Certificates>);
 
-/// The TLS configuration of a server; none if it has no certificate.
+/// The TLS configuration of a server; `None` if it has no certificate.
 ///
 /// # Errors
 /// A text that names the file and the error.
@@ -175,7 +175,7 @@ fn certified_key(tls: &TlsConfig, provider: &CryptoProvider) -> Result<Certified
         .map_err(|error| unusable("certificate", &tls.certificate, &error))
 }
 
-/// What checks the certificates of clients.
+/// The verifier of the certificates of clients.
 fn client_verifier(
     tls: &TlsConfig,
     provider: Arc<CryptoProvider>,

@@ -14,7 +14,7 @@ use crate::ids::DatabaseId;
 /// A lock that is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLock {
-    /// What is locked.
+    /// The locked target.
     pub target: LockTarget,
     /// Whether the lock is shared, not exclusive.
     pub is_shared: bool,

@@ -11,8 +11,7 @@
 //! | `session`, `opening` | the task that keeps the session open; each opening of it |
 //! | `attempts`, `calls` | single calls, sent again where that does no harm |
 //! | `homes` | the sessions with the homes of databases, if the federation has several servers |
-//! | `remote`, `catalogue`, `following`, `locks` | [`RemoteCatalogue`]; its methods as a catalogue, for followers, and
-//! for locks and pins |
+//! | `remote`, `catalogue`, `following`, `locks` | [`RemoteCatalogue`]; its methods as a catalogue, for followers, and for locks and pins |
 //!
 //! Invariants:
 //! 1. A call that was not answered is sent again until it is answered or the client's patience is over. A

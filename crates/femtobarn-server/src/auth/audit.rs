@@ -1,13 +1,13 @@
-//! The audit log: one JSON line for each change that clients ask for, also if it was refused.
+//! The audit log: one JSON line for each change that clients ask for, including refused ones.
 //!
-//! 1. A change that is begun leaves a line, whatever becomes of it: its outcome is `done`, the kind of its error, or
-//!    `unknown` if nobody waited for it any more. The line is written before the client is answered.
+//! 1. A change that has begun leaves a line in any case: its outcome is `done`, the kind of its error, or `unknown` if
+//!    nothing waited for it any more. The line is written before the client is answered.
 //! 2. If a line cannot be written, the client gets an error though the change may have been made, and no further change
-//!    is begun until lines can be written again. The first one then says how many are missing.
-//! 3. Lines are appended by one write each, so that several processes may share a file. They have no credentials, no
+//!    begins until lines can be written again. The first line then reports how many are missing.
+//! 3. Each line is appended by one write, so that several processes may share a file. Lines have no credentials, no
 //!    headers, no queries of URLs and no texts of errors.
 //!
-//! Lines are written by the thread that has them: that is a copy into the memory of the kernel.
+//! A line is written by the thread that makes it: a copy into the kernel's memory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -43,10 +43,10 @@ struct LineFile {
     lost: u64,
 }
 
-/// Who asks for a change, and how.
+/// The client that asks for a change, and its request.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
-    /// None if the client's credentials were refused.
+    /// `None` if the client's credentials were refused.
     pub identity: Option<&'a Identity>,
     /// The client's address.
     pub address: Option<IpAddr>,
@@ -54,11 +54,11 @@ pub struct Asker<'a> {
     pub protocol: &'static str,
 }
 
-/// A change that was begun, and whose line is written when it has ended.
+/// A change in progress, whose line is written when it has ended.
 #[derive(Debug)]
 #[must_use]
 pub struct AuditedChange {
-    /// None if there is no audit log, or the line is written.
+    /// `None` if there is no audit log, or the line is written already.
     log: Option<Arc<AuditLog>>,
     /// A line is written for each.
     paths: Vec<String>,
@@ -116,7 +116,7 @@ impl AuditLog {
         &self.path
     }
 
-    /// Opens the file again, which somebody may have renamed.
+    /// Opens the file again, because it may have been renamed.
     ///
     /// # Errors
     /// A text that names the file; then the old one stays in use.
@@ -171,7 +171,7 @@ impl AuditLog {
 }
 
 impl LineFile {
-    /// Says how many lines are missing, if any are.
+    /// Writes how many lines are missing, if any are.
     fn tell_missing(&mut self) -> io::Result<()> {
         if self.lost == 0 {
             return Ok(());
@@ -193,7 +193,7 @@ impl LineFile {
 }
 
 impl AuditedChange {
-    /// Nothing to be written.
+    /// A change that needs no line.
     pub fn unrecorded() -> Self {
         AuditedChange { log: None, paths: vec![], line: AuditLine::default() }
     }
@@ -215,7 +215,7 @@ impl AuditedChange {
         self.line.csn = Some(csn);
     }
 
-    /// It is no change, after all: no line is written.
+    /// Ends without a line, because nothing was changed.
     pub fn forget(mut self) {
         self.log = None;
     }
@@ -223,7 +223,7 @@ impl AuditedChange {
     /// Writes the line of a change that was made, or failed in this way.
     ///
     /// # Errors
-    /// [`Refusal`] if it cannot be written.
+    /// [`Refusal`] if the line cannot be written.
     pub fn end(self, error: Option<ErrorKind>) -> Result<(), Refusal> {
         self.end_as(error.map_or("done", ErrorKind::name))
     }
@@ -231,7 +231,7 @@ impl AuditedChange {
     /// Writes the line with another outcome.
     ///
     /// # Errors
-    /// [`Refusal`] if it cannot be written.
+    /// [`Refusal`] if the line cannot be written.
     pub fn end_as(mut self, outcome: &'static str) -> Result<(), Refusal> {
         self.write(outcome)
     }
@@ -269,10 +269,10 @@ fn line_of(line: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
-/// The time in UTC with microseconds, as RFC 3339 has it.
+/// The time in UTC with microseconds, in the format of RFC 3339.
 fn now() -> String {
     let mut text = String::new();
-    // A text takes whatever is written.
+    // Writing to a text cannot fail.
     let _ = SystemTime.format_time(&mut Writer::new(&mut text));
     text
 }

@@ -1,7 +1,7 @@
-//! Names in the certificates of clients, which TLS has verified before.
+//! Names in the certificates of clients, which TLS has verified already.
 //!
-//! A subject is written as grids do, `/DC=org/DC=example/CN=alice`, with a backslash before a slash within a value, so that no value
-//! looks like several.
+//! A subject is written in the grid's form, `/DC=org/DC=example/CN=alice`, with a backslash before a slash within a
+//! value, so that one value cannot look like several.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -26,7 +26,7 @@ const PARTS: [(&str, &str); 9] = [
 pub struct CertifiedName {
     /// The subject.
     pub subject: String,
-    /// Its last part, if that is a common name: `CN=alice`.
+    /// The last part of the name, if that is a common name: `CN=alice`.
     pub common_name: Option<String>,
     /// The authority that has signed the certificate.
     pub issuer: String,
@@ -56,7 +56,7 @@ fn parsed(certificate: &[u8]) -> der::Result<CertifiedName> {
     let mut body = contents(&mut inner, Tag::Sequence)?;
     let first: AnyRef<'_> = body.decode()?;
     if first.tag() != Tag::Integer {
-        // It was the version, and this is the serial number.
+        // That was the version; this is the serial number.
         body.decode::<AnyRef<'_>>()?;
     }
     body.decode::<AnyRef<'_>>()?;
@@ -96,7 +96,7 @@ fn name(mut parts: SliceReader<'_>) -> der::Result<(String, Option<String>)> {
     Ok((text, last))
 }
 
-/// What is in a value with this tag.
+/// The contents of a value with this tag.
 fn contents<'a>(reader: &mut SliceReader<'a>, tag: Tag) -> der::Result<SliceReader<'a>> {
     let value: AnyRef<'a> = reader.decode()?;
     value.tag().assert_eq(tag)?;

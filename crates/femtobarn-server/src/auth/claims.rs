@@ -1,8 +1,8 @@
-//! The claims of a token whose signature is right: what they say, and whether they may be trusted here and now.
+//! The claims of a token whose signature is valid, and whether this server accepts them now.
 //!
-//! 1. A token is accepted if it says who it is for, who has it and until when, and if nothing that it says of itself is
-//!    contradictory or of a version that is not known. Claims that are not known are ignored.
-//! 2. Of two claims with one name, other programs may have read the other one, so such tokens are refused.
+//! 1. A token is accepted if it states its audience, its subject and its expiry, and if its claims about itself are
+//!    neither contradictory nor of an unknown version. Unknown claims are ignored.
+//! 2. If two claims have one name, other programs may have read the other one, so such tokens are refused.
 //!
 //! Sources: "WLCG Common JWT Profiles" 1.2, <https://github.com/WLCG-AuthZ-WG/common-jwt-profile>; SciTokens claims 2.0,
 //! <https://scitokens.org/technical_docs/Claims>.
@@ -21,7 +21,7 @@ const LEEWAY_SECONDS: u64 = 60;
 /// The audiences of tokens that are valid for every service: of WLCG's, and of SciTokens.
 const ANY_AUDIENCE: &str = "https://wlcg.cern.ch/jwt/v1/any";
 const ANY_AUDIENCE_OF_SCITOKENS: &str = "ANY";
-/// The versions whose claims are known, before their minor number.
+/// The known versions, without their minor number.
 const WLCG_MAJOR: &str = "1";
 const SCITOKEN_VERSIONS: [&str; 2] = ["scitoken:2", "scitokens:2"];
 /// Bytes of a subject.
@@ -29,31 +29,31 @@ const SUBJECT_BYTES_MAX: usize = 255;
 /// The latest time that a claim may be, in seconds since 1970.
 const TIME_MAX: f64 = 1e11;
 
-/// An object of JSON in which no name is there twice.
+/// A JSON object in which each name occurs once.
 pub(super) struct UniqueNames(pub Map<String, Value>);
 
 /// Why claims are not accepted.
 pub(super) struct UnacceptedClaims {
     pub why: String,
-    /// Whether they are for other servers.
+    /// Whether the claims are for other servers.
     pub is_for_others: bool,
 }
 
-/// What a token says.
+/// The accepted claims of a token.
 pub(super) struct AcceptedClaims {
     pub subject: String,
-    /// The groups that it is in (`wlcg.groups`).
+    /// The groups of the subject (`wlcg.groups`).
     pub groups: Vec<String>,
-    /// What its client may do here; none if it says nothing of that.
+    /// The rights that the token grants here; `None` if it states none.
     pub rights: Option<Rights>,
     pub until: SystemTime,
 }
 
 impl AcceptedClaims {
-    /// The claims, if a server with these audiences may accept them at this time. Paths are relative to `base`.
+    /// The claims, if a server with these audiences accepts them at this time. Paths are relative to `base`.
     ///
     /// # Errors
-    /// [`UnacceptedClaims`], which say what is wrong with the token.
+    /// [`UnacceptedClaims`] with the reason.
     pub(super) fn of(
         claims: &Map<String, Value>,
         audiences: &[String],
@@ -136,7 +136,7 @@ fn is_for_one_of(audiences: &[String], claims: &Map<String, Value>, is_scitoken:
     }
 }
 
-/// Who has the token. It goes into logs and lists.
+/// The subject of the token. It is shown in logs and lists.
 fn subject(claims: &Map<String, Value>) -> Result<&str, String> {
     let is_printable = |text: &&str| text.bytes().all(|it| it.is_ascii_graphic() || it == b' ');
     let subject = claims.get("sub").and_then(Value::as_str);
@@ -146,7 +146,7 @@ fn subject(claims: &Map<String, Value>) -> Result<&str, String> {
     })
 }
 
-/// The groups of the subject; none if the claim is no list of texts.
+/// The groups of the subject; empty if the claim is not a list of texts.
 fn groups(claims: &Map<String, Value>) -> Vec<String> {
     let listed = claims.get("wlcg.groups").and_then(Value::as_array);
     let texts = listed.into_iter().flatten().map(|group| group.as_str().map(str::to_owned));
@@ -197,7 +197,7 @@ mod tests {
 
     const NOW: u64 = 1_800_000_000;
 
-    /// What the claims are refused for, which are good but for these changes; nothing if they are not.
+    /// The reason for which claims are refused that are valid but for these changes, if they are.
     fn refusal(changes: &Value) -> Option<String> {
         let mut claims = json!({
             "iss": "https://issuer.example", "sub": "alice", "aud": "here", "exp": NOW + 600,

@@ -1,15 +1,16 @@
-//! Authentication and authorisation of clients. `rights` has what they may do, `roles` who may, `audit` records what they changed.
+//! Authentication and authorisation of clients. `rights` has the actions that they may perform, `roles` the assignment
+//! of rights, `audit` the record of their changes.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `certificates` | names in clients' certificates |
 //! | `token` | bearer tokens: their signatures |
-//! | `claims` | what a token says, once its signature is known to be right |
+//! | `claims` | the claims of a token, once its signature is verified |
 //! | `issuer_keys` | the keys of issuers: files, or fetched from the issuer |
 //!
 //! 1. Every right of a client comes from a configured way of authentication.
 //! 2. Credentials are never part of logs or error texts.
-//! 3. The rights of a token end with it, in sessions that it began, too.
+//! 3. The rights of a token end with it, also in sessions that began with it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -31,7 +32,7 @@ pub use rights::{Action, Rights};
 pub use roles::{RoleConfig, Roles};
 pub use token::{Issuer, Tokens, UnacceptedToken};
 
-/// How often the log tells of tokens that do not count.
+/// How often the log reports tokens that were ignored.
 const IGNORED_TOLD: Duration = Duration::from_secs(60);
 
 /// An authenticated client.
@@ -45,9 +46,9 @@ pub struct Identity {
     pub issuer: String,
     /// The client's rights.
     pub rights: Rights,
-    /// When they end; never, if there is no time.
+    /// The end of the rights; `None` if they do not end.
     pub until: Option<SystemTime>,
-    /// Why the token that the client has shown does not count here, so that it is anonymous.
+    /// Why the client's token was ignored, so that the client is anonymous.
     pub ignored_token: Option<String>,
 }
 
@@ -62,7 +63,8 @@ impl Identity {
         self.until.is_some_and(|until| until <= clock::utc())
     }
 
-    /// A text that says what the client may not do, with the reason if its rights have ended, or its token does not count.
+    /// A text with the action that the client may not perform, and the reason if its rights have ended, or its token
+    /// was ignored.
     pub fn explained(&self, what: String) -> String {
         match &self.ignored_token {
             _ if self.has_ended() => format!("{what}: its {} has expired", self.how),
@@ -91,15 +93,15 @@ pub struct Refusal(pub String);
 /// The configured ways of authentication.
 #[derive(Clone, Default)]
 pub struct Authenticator {
-    /// The rights of clients without credentials; if none, they are refused.
+    /// The rights of clients without credentials; if `None`, they are refused.
     pub anonymous: Option<Rights>,
-    /// The rights of clients that send a user's name without proof; if none, they are refused.
+    /// The rights of clients that send a user's name without proof; if `None`, they are refused.
     pub unix: Option<Rights>,
-    /// Checks bearer tokens; if none, tokens are refused.
+    /// Checks bearer tokens; if `None`, tokens are refused.
     pub tokens: Option<Arc<Tokens>>,
     /// The rights of names in clients' certificates.
     pub roles: Arc<Roles>,
-    /// Records changes; if none, they are not recorded.
+    /// Records changes; if `None`, they are not recorded.
     pub audit: Option<Arc<AuditLog>>,
 }
 
@@ -109,10 +111,10 @@ impl Authenticator {
         Authenticator { anonymous: Some(Rights::everything()), ..Authenticator::default() }
     }
 
-    /// The security protocols that the answer to a login offers, as XRootD writes them (`&P=ztn,..&P=unix`); none if
-    /// the client need not authenticate. Where anonymous clients have rights, XRootD's own clients are asked for nothing, since
-    /// they would have to answer; a token is asked for if the client said that it has one. Tokens are offered on encrypted
-    /// connections only.
+    /// The security protocols that the answer to a login offers, in XRootD's notation (`&P=ztn,..&P=unix`); `None` if
+    /// the client need not authenticate. Where anonymous clients have rights, XRootD's own clients are not offered any,
+    /// since they would have to authenticate; a token is offered if the client has announced one. Tokens are offered on
+    /// encrypted connections only.
     pub fn parameters(
         &self,
         is_encrypted: bool,
@@ -149,11 +151,11 @@ impl Authenticator {
         }
     }
 
-    /// The identity of a client without credentials of this protocol, by the certificate that it has shown, or else anonymous.
-    /// Whoever shows a certificate has the rights of its roles besides those of all.
+    /// The identity of a client without credentials of this protocol, by its certificate, or else anonymous. A client
+    /// with a certificate has the rights of the certificate's roles besides those of all clients.
     ///
     /// # Errors
-    /// As [`anonymous`](Self::anonymous), without a certificate.
+    /// Those of [`anonymous`](Self::anonymous), without a certificate.
     pub fn certified(&self, name: Option<&CertifiedName>) -> Result<Identity, Refusal> {
         let Some(name) = name else { return self.anonymous() };
         let own = self.roles.of_certificate(name);
@@ -168,7 +170,8 @@ impl Authenticator {
         })
     }
 
-    /// The identity for XRootD credentials: the security protocol's name, four bytes without their zeros, and what was sent.
+    /// The identity for XRootD credentials: the security protocol's name, four bytes without their zeros, and the bytes
+    /// that follow it.
     ///
     /// # Errors
     /// [`Refusal`] if the protocol is not configured or the credentials are invalid.
@@ -191,11 +194,12 @@ impl Authenticator {
         }
     }
 
-    /// The identity for the headers `Authorization` of a request, without one by the client's certificate.
+    /// The identity for the headers `Authorization` of a request; without such a header, the one by the client's
+    /// certificate.
     ///
     /// # Errors
-    /// [`Refusal`] as [`certified`](Self::certified) and [`token`](Self::token), and if there are several headers, or one without a
-    /// bearer token.
+    /// [`Refusal`] of [`certified`](Self::certified) and [`token`](Self::token), and if there are several headers, or
+    /// one without a bearer token.
     pub fn authorization<'a>(
         &self,
         mut headers: impl Iterator<Item = &'a [u8]>,
@@ -211,8 +215,8 @@ impl Authenticator {
         }
     }
 
-    /// Waits until a token can be checked, for some seconds at most: the keys of its issuer may have to be fetched. It decides
-    /// nothing.
+    /// Waits until a token can be verified, for some seconds at most: the keys of its issuer may have to be fetched.
+    /// Decides nothing about the token.
     pub async fn await_keys(&self, token: &str) {
         if let Some(tokens) = &self.tokens {
             tokens.await_keys(token).await;
@@ -226,8 +230,9 @@ impl Authenticator {
         }
     }
 
-    /// The identity of a bearer token; if it is for other servers, that by the certificate that the client has shown, or else that of
-    /// an anonymous client, if those have rights. Clients send the token that they find, without knowing whom it is for.
+    /// The identity of a bearer token. If the token is for other servers, the identity by the client's certificate, or
+    /// else an anonymous one, if anonymous clients have rights: clients send any token that they find, whatever its
+    /// audience.
     ///
     /// # Errors
     /// [`Refusal`] if the token is invalid, or is for other servers and clients have to authenticate.
@@ -251,7 +256,7 @@ impl Authenticator {
     /// Begins a change of these paths, which is recorded if there is an audit log.
     ///
     /// # Errors
-    /// [`Refusal`] while it cannot be written.
+    /// [`Refusal`] while the audit log cannot be written.
     pub fn audited(
         &self,
         asker: Asker<'_>,

@@ -15,7 +15,7 @@ pub enum Action {
     MakeFolder,
     /// Change, remove and create.
     Modify,
-    /// Stage files from mass storage, and say that they are needed no longer.
+    /// Stage files from mass storage, and release them.
     Stage,
     /// Ask where files are, on disks or in mass storage.
     Poll,
@@ -32,7 +32,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// The scope that alone grants it, if no right to files includes it.
+    /// The scope that grants the action, if no right to files includes it.
     pub fn own_scope(self) -> Option<&'static str> {
         match self {
             Action::Promote => Some("femtobarn.promote"),
@@ -98,7 +98,7 @@ pub struct Rights {
 struct Grant {
     action: Action,
     top: Vec<u8>,
-    /// Whether the path was written with a slash at its end: it is a folder's, so no file may be made there.
+    /// Whether the path was written with a trailing slash: then it is a folder's, and no file may be made there.
     is_folder: bool,
 }
 
@@ -110,7 +110,7 @@ impl Rights {
         Rights::at("/", &[&writing[..], &operating].concat())
     }
 
-    /// All actions everywhere, but to promote copies and to manage servers.
+    /// All actions everywhere, except promoting copies and managing servers.
     pub fn writing() -> Self {
         Rights::at("/", &[Action::Read, Action::Modify, Action::Stage])
     }
@@ -127,11 +127,11 @@ impl Rights {
         Rights { grants: actions.iter().map(grant).collect() }
     }
 
-    /// The rights of a token's `scope`, which has words such as `storage.read:/store`, and, of a SciToken, `read:/store`.
-    /// Paths are relative to `base`, and escaped as in URLs. Words of other services are ignored, and so are paths that are not
-    /// absolute, lead up (`..`), or have a name that no file can have.
+    /// The rights of a token's `scope`, which has words such as `storage.read:/store`, and, in a SciToken,
+    /// `read:/store`. Paths are relative to `base`, and escaped as in URLs. Words of other services are ignored, and so
+    /// are paths that are not absolute, lead up (`..`), or have a name that no file can have.
     ///
-    /// None if no word is of this service: the scope says nothing of what its client may do here.
+    /// `None` if no word is of this service: then the scope does not state the client's rights here.
     ///
     /// # Errors
     /// A text, if a word that needs a path has none: such a token must be refused as a whole.
@@ -149,10 +149,10 @@ impl Rights {
         Ok(rights)
     }
 
-    /// The rights of words as in scopes, all of which must be of this service.
+    /// The rights of words with the syntax of scopes, all of which must be of this service.
     ///
     /// # Errors
-    /// A text that names the word that is not, or has no path that files can have.
+    /// A text that names the word that is not of this service, or has no path that files can have.
     pub fn of_words(words: &[String]) -> Result<Self, String> {
         let grants = words.iter().map(|word| {
             let (name, path) = word.split_once(':').unwrap_or((word, ""));
@@ -164,7 +164,7 @@ impl Rights {
         Ok(Rights { grants: grants.collect::<Result<_, _>>()? })
     }
 
-    /// These rights and others.
+    /// The union of these rights and `other`.
     pub fn and(mut self, other: &Rights) -> Self {
         self.grants.extend_from_slice(&other.grants);
         self
@@ -181,7 +181,7 @@ impl Rights {
 }
 
 impl Grant {
-    /// The action at the path of a word; none if no file can have that path.
+    /// The action at the path of a word; `None` if no file can have that path.
     fn of(action: Action, path: &str, base: &str) -> Option<Self> {
         let path = scope_path(path)?;
         let is_folder = path.ends_with(b"/") || path.ends_with(b"/.");
@@ -189,9 +189,9 @@ impl Grant {
     }
 }
 
-/// Whether a granted action includes another: changing includes creating, writing, dropping and tagging, and whoever may do
-/// something with a file may ask where it is. Staging does not include reading. Nothing includes promoting or managing, and these
-/// include nothing.
+/// Whether a granted action includes another one. Changing includes creating, writing, dropping and tagging; any action
+/// on a file includes asking for its location. Staging does not include reading. Promoting and managing are included in
+/// no other action, and include none.
 fn implies(granted: Action, asked: Action) -> bool {
     use Action::{Create, Drop, MakeFolder, Modify, Poll, Tag, Write};
     let is_of_files = granted.own_scope().is_none() && !matches!(granted, Drop | Tag);
@@ -201,7 +201,7 @@ fn implies(granted: Action, asked: Action) -> bool {
         || (is_of_files && asked == Poll)
 }
 
-/// The path of a scope without its escapes; none if it is not absolute or has a name that would mean another path.
+/// The unescaped path of a scope; `None` if it is not absolute or has a name that would mean another path.
 fn scope_path(path: &str) -> Option<Vec<u8>> {
     let mut found = vec![];
     for name in path.strip_prefix('/')?.split('/') {
@@ -228,7 +228,7 @@ fn is_below(path: &[u8], top: &[u8]) -> bool {
     path.strip_prefix(top).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
 }
 
-/// A path without empty names and without `/` at its end; the top is empty.
+/// A path without empty names and trailing slash; the top is empty.
 fn folder(path: &[u8]) -> Vec<u8> {
     let pieces = path.split(|byte| *byte == b'/').filter(|piece| !matches!(piece, [] | [b'.']));
     pieces.fold(Vec::new(), |mut all, piece| {

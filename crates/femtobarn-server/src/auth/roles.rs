@@ -1,9 +1,9 @@
 //! Roles: rights that the settings give to subjects and groups of token issuers, and to names in clients' certificates.
 //!
-//! 1. Of a token that says itself what its client may do here, by its scope, only that counts. Roles are for the others, as the WLCG
-//!    profile has it: its issuer either grants capabilities, or says who somebody is.
-//! 2. A subject or group of a token counts together with its issuer. The subject of a certificate counts alone: each authority in
-//!    `tls.clients` vouches for any subject.
+//! 1. If a token states its rights here itself, by its scope, only these count. Roles are for the other tokens,
+//!    following the WLCG profile: an issuer either grants capabilities, or states an identity.
+//! 2. A subject or group of a token counts together with its issuer. The subject of a certificate counts alone: each
+//!    authority in `tls.clients` vouches for any subject.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{CertifiedName, Issuer, Rights};
 
-/// A role: rights, and who has them.
+/// A role: rights, and the clients that have them.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct RoleConfig {
@@ -19,11 +19,12 @@ pub struct RoleConfig {
     pub rights: Vec<String>,
     /// The issuer of the subjects and groups.
     pub issuer: String,
-    /// Subjects (`sub`) of its tokens.
+    /// Subjects (`sub`) of tokens.
     pub subjects: Vec<String>,
-    /// Groups (`wlcg.groups`) in its tokens.
+    /// Groups (`wlcg.groups`) in tokens.
     pub groups: Vec<String>,
-    /// Subjects of clients' certificates, as a whole, or their last part, `CN=alice`, whoever of the authorities has signed them.
+    /// Subjects of clients' certificates: whole names, or their last part, `CN=alice`, whichever authority has signed
+    /// them.
     pub certificates: Vec<String>,
 }
 
@@ -34,10 +35,10 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// The roles of these settings, by their names, for these issuers.
+    /// The roles in the settings, by name, for these issuers.
     ///
     /// # Errors
-    /// A text that names the setting, and says what to do.
+    /// A text that names the setting, with advice for the operator.
     pub fn new(roles: &BTreeMap<String, RoleConfig>, issuers: &[Issuer]) -> Result<Self, String> {
         let roles = roles.iter().map(|(name, role)| {
             role.check(issuers).map_err(|what| format!("roles.{name}.{what}"))?;

@@ -26,7 +26,7 @@ const TOKEN_BYTES_MAX: usize = 12 * 1024;
 pub struct Issuer {
     /// The `iss` claim of its tokens: a URL.
     pub issuer: String,
-    /// The file with its public keys: a JSON web key set. If empty, they are fetched from the issuer.
+    /// The file with the issuer's public keys, a JSON web key set. If empty, they are fetched from the issuer.
     #[serde(default)]
     pub keys: PathBuf,
     /// The folder to which paths in its tokens are relative.
@@ -41,7 +41,7 @@ pub struct Tokens {
     roles: Roles,
 }
 
-/// Why a token is not accepted; the text is for its user, and has nothing of the token but its issuer.
+/// Why a token is not accepted. The text is for its user, and shows nothing of the token but its issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnacceptedToken {
     /// The reason.
@@ -50,17 +50,17 @@ pub struct UnacceptedToken {
     pub is_for_others: bool,
 }
 
-/// What a token says of its key before its signature is checked.
+/// The header and issuer of a token, before its signature is verified.
 struct UncheckedToken {
     header: Header,
     issuer: String,
 }
 
 impl Tokens {
-    /// Accepts tokens of these issuers for these audiences, and tokens for every service.
+    /// Accepts tokens of these issuers for these audiences, and tokens for any audience.
     ///
     /// # Errors
-    /// A text that names the file whose keys cannot be read, or the issuer from which none can be fetched.
+    /// A text that names the file whose keys cannot be read, or the issuer whose keys cannot be fetched.
     pub fn new(issuers: Vec<Issuer>, audiences: Vec<String>) -> Result<Self, String> {
         let with_keys = |issuer: Issuer| {
             IssuerKeys::of(&issuer.issuer, &issuer.keys).map(|keys| (issuer, keys))
@@ -69,7 +69,7 @@ impl Tokens {
         Ok(Tokens { audiences, issuers, roles: Roles::default() })
     }
 
-    /// Gives these roles to the clients of tokens without rights of their own.
+    /// Assigns these roles to the clients of tokens that state no rights.
     pub fn with_roles(self, roles: Roles) -> Self {
         Tokens { roles, ..self }
     }
@@ -85,7 +85,7 @@ impl Tokens {
         let key = DecodingKey::from_jwk(&key)
             .map_err(|error| invalid(format!("cannot use a key of the issuer: {error}")))?;
         let mut signed = Validation::new(unchecked.header.alg);
-        // The claims are checked below, whatever the versions that they are of.
+        // The claims, of any version, are checked below.
         signed.required_spec_claims.clear();
         (signed.validate_exp, signed.validate_aud) = (false, false);
         let UniqueNames(claims) = decode(token, &key, &signed).map_err(refused)?.claims;
@@ -109,7 +109,7 @@ impl Tokens {
         })
     }
 
-    /// Waits until the key of a token is there, if it may have to be fetched, but for some seconds at most.
+    /// Waits until the key of a token exists, if it may have to be fetched; for some seconds at most.
     pub async fn await_keys(&self, token: &str) {
         let is_fetched = |(_, keys): &(Issuer, IssuerKeys)| matches!(keys, IssuerKeys::Fetched(_));
         if self.issuers.iter().any(is_fetched)
@@ -120,12 +120,12 @@ impl Tokens {
         }
     }
 
-    /// Fetches keys from issuers when they are needed. Ends never, unless all keys are in files.
+    /// Fetches keys from issuers when they are needed. Never returns, unless all keys are in files.
     pub async fn keep_keys(&self) {
         join_all(self.issuers.iter().map(|(_, keys)| keys.keep())).await;
     }
 
-    /// Reads all files with keys again, even if they have not changed, and has all others fetched again.
+    /// Reads all files with keys again, even unchanged ones, and has all other keys fetched again.
     ///
     /// # Errors
     /// A text for each file whose keys cannot be read; then the old keys of all issuers stay in use.

@@ -1,7 +1,7 @@
 //! The servers with which this one copies files for its clients.
 //!
-//! **Invariant:** an address of this machine, and one that is not public, such as one of a private network, is allowed by
-//! its network alone, never by a name: whoever owns a name chooses its addresses.
+//! **Invariant:** an address of this machine, or one that is not public, such as one of a private network, is allowed
+//! only by its network, never by a name: the owner of a name chooses its addresses.
 
 use std::net::IpAddr;
 
@@ -18,18 +18,18 @@ enum CopyHost {
     Network(Network),
 }
 
-/// The servers with which this one copies files; none if it copies none.
+/// The servers with which this one copies files; empty if it copies none.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(transparent)]
 pub struct CopyHosts(Vec<CopyHost>);
 
 impl CopyHosts {
-    /// Whether there are none.
+    /// Whether no server is allowed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Fails unless a server may be asked, as far as its name tells; its address may still be refused.
+    /// Fails unless the server's name is allowed; its address may still be refused.
     ///
     /// # Errors
     /// A text for the client.
@@ -55,8 +55,8 @@ impl CopyHosts {
         })
     }
 
-    /// Fails unless a server with this name may be asked at this address, which is told to the log alone: clients must not
-    /// learn the addresses behind names.
+    /// Fails unless a server with this name is allowed at this address. Only the log shows the address: clients must
+    /// not learn the addresses behind names.
     ///
     /// # Errors
     /// A text for the client.

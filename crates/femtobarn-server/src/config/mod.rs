@@ -44,7 +44,7 @@ pub struct Config {
     pub exports: Vec<ExportConfig>,
     /// Authentication and rights.
     pub auth: AuthConfig,
-    /// Sets of rights, and who has them, by their names.
+    /// Roles by name: sets of rights, and the clients that have them.
     pub roles: BTreeMap<String, RoleConfig>,
     /// Encryption.
     pub tls: TlsConfig,
@@ -79,7 +79,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Adds an export. With an empty name it has the folder's own name.
+    /// Adds an export. If `name` is empty, it gets the folder's own name.
     pub fn export(&mut self, folder: PathBuf, name: String) {
         self.exports.push(ExportConfig {
             folder,
@@ -160,10 +160,10 @@ impl Config {
         }
     }
 
-    /// Refuses to serve other machines in the clear unless `tls.off` says so.
+    /// Refuses to serve other machines without TLS, unless `tls.off` is set.
     ///
     /// # Errors
-    /// A text that says what to set.
+    /// A text that names the setting.
     pub fn check_address(&self, address: IpAddr) -> Result<(), String> {
         const REMEDY: &str = "set tls.certificate and tls.key; or set tls.off = true (femtobarn serve --tls-off) if \
             everybody on the network between may read and change what clients send and get";
@@ -228,11 +228,11 @@ impl Config {
         Ok(Arc::new(FirstOf(Replicas { replicas: replicas? }, overflow)))
     }
 
-    /// What redirects clients to other servers; none if this server has folders.
+    /// The redirector; `None` if this server has folders.
     ///
     /// # Errors
-    /// A text that names the server that is not written as `root://host:port//path`, has another path, is named twice, or is
-    /// near to clients but not there.
+    /// A text that names a server that is not written as `root://host:port//path`, has a different path, is named
+    /// twice, or is listed only as near to clients.
     pub fn redirector(&self) -> Result<Option<Redirector>, String> {
         let near = &self.redirect.near;
         if !self.redirect.has_servers() && near.is_empty() {
@@ -290,7 +290,7 @@ impl Config {
         Roles::new(&self.roles, &self.auth.issuers)
     }
 
-    /// The audit log, which lies where no client can read or change it.
+    /// The audit log; its file must not be where clients can read or change it.
     fn audit_log(&self) -> Result<Option<Arc<AuditLog>>, String> {
         let file = &self.audit.file;
         if file.as_os_str().is_empty() {

@@ -20,7 +20,7 @@ pub struct ExportConfig {
     /// The prefix of its paths; if empty, the folder's own name.
     #[serde(default)]
     pub name: String,
-    /// Refuse all changes in it.
+    /// Refuse all changes in the export.
     #[serde(default)]
     pub read_only: bool,
     /// The folder is that of a cache of another server.
@@ -38,15 +38,15 @@ pub struct ExportConfig {
 pub struct CacheConfig {
     /// The `root://` URL whose files are served.
     pub of: String,
-    /// Folders beside that of the export, on disks of their own; each file is kept in one of them all.
+    /// Further folders, on other disks; each file is kept in one of all the folders.
     #[serde(default)]
     pub more_folders: Vec<PathBuf>,
-    /// Bytes of files that are kept in each folder; by default, four fifths of its file system.
+    /// The limit of kept bytes in each folder; by default, four fifths of its file system.
     pub bytes: Option<u64>,
-    /// Files of the origin never change, so it is not asked about those of which something is kept.
+    /// Files of the origin never change, so the origin is not asked about files that are partly kept.
     #[serde(default)]
     pub immutable: bool,
-    /// Seconds after which files that nobody had open leave; without it, they stay until room is needed.
+    /// Seconds after which unused files are removed; without it, they stay until space is needed.
     pub idle_seconds: Option<NonZeroU64>,
 }
 
@@ -58,7 +58,7 @@ pub struct ThrottleConfig {
     pub bytes_per_second: u64,
     /// Seeks a second.
     pub seeks_per_second: u32,
-    /// Folders at the export's top or in `databases` that are a disk each; everything else is not slowed down. If
+    /// Folders at the export's top or in `databases` that are a disk each; all other paths are not slowed down. If
     /// empty, the whole export is one disk.
     #[serde(default)]
     pub disks: Vec<String>,
@@ -68,7 +68,7 @@ pub struct ThrottleConfig {
     /// Seconds of queued work above which writers wait for the disk.
     #[serde(default = "write_behind_seconds")]
     pub write_behind_seconds: f64,
-    /// Clients that would have to wait longer than this are told to retry later.
+    /// Clients that would have to wait longer than this are asked to retry later.
     pub defer_above_seconds: Option<u32>,
 }
 
@@ -106,7 +106,7 @@ pub enum Allowed {
     Read,
     /// Reading, changing and staging.
     Write,
-    /// Promoting copies and managing servers, too.
+    /// All rights, including promoting copies and managing servers.
     All,
 }
 
@@ -119,13 +119,14 @@ pub struct UnixAllowed(pub Allowed);
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsConfig {
-    /// The file of the server's certificates, in PEM format; if empty, there is no TLS.
+    /// The file of the server's certificates, in PEM format; empty for no TLS.
     pub certificate: PathBuf,
     /// The file of the first certificate's key, in PEM format.
     pub key: PathBuf,
-    /// The file of the authorities that sign clients' certificates, in PEM format; if empty, clients are not asked for one.
+    /// The file of the authorities that sign clients' certificates, in PEM format; if empty, clients are not asked for
+    /// a certificate.
     pub clients: PathBuf,
-    /// The file of the lists of revoked certificates of clients, in PEM format; if empty, there is none.
+    /// The file of the lists of revoked client certificates, in PEM format; empty for none.
     pub revoked: PathBuf,
     /// Refuse unencrypted connections.
     pub required: bool,
@@ -146,7 +147,7 @@ impl TlsConfig {
 pub struct HttpConfig {
     /// The clients that may read `/metrics`.
     pub metrics: MetricsAccess,
-    /// Addresses from which it may be read without a token.
+    /// Addresses from which the metrics may be read without a token.
     pub metrics_from: Vec<Network>,
     /// The sites whose pages may read files by scripts, such as `https://root.cern`; `*` for all.
     pub origins: Vec<String>,
@@ -160,7 +161,7 @@ pub struct CopyConfig {
     pub hosts: CopyHosts,
 }
 
-/// Who may read `/metrics`.
+/// The clients that may read `/metrics`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum MetricsAccess {
@@ -169,7 +170,7 @@ pub enum MetricsAccess {
     Auto,
     /// All clients.
     Open,
-    /// Clients that may read `/` by their token, and those with the configured addresses.
+    /// Clients whose token lets them read `/`, and clients with the configured addresses.
     Closed,
 }
 
@@ -177,7 +178,7 @@ pub enum MetricsAccess {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClusterConfig {
-    /// The socket on which the `cmsd` of this machine listens for its server; if empty, there is none.
+    /// The socket on which the `cmsd` of this machine listens for its server; empty for none.
     pub cmsd: PathBuf,
 }
 
@@ -185,13 +186,14 @@ pub struct ClusterConfig {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct SiteConfig {
-    /// Its name among them; if empty, there are no others.
+    /// The server's name in the federation; empty if the federation has no other servers.
     pub name: String,
-    /// Where clients and the others reach it, as `root://host:port`; if empty, by its address or the machine's name.
+    /// The URL for clients and other servers, `root://host:port`; if empty, it is made from the address or the
+    /// machine's name.
     pub url: String,
-    /// The name of its disk; if empty, that of the server.
+    /// The name of the server's disk; if empty, the name of the server.
     pub storage: String,
-    /// Seconds after which it counts as lost if it does not reach the catalogue.
+    /// Seconds after which the server counts as lost if it does not reach the catalogue.
     pub lease_seconds: u64,
 }
 
@@ -209,8 +211,8 @@ pub struct Limits {
     pub drain_seconds: u64,
     /// Seconds of silence after which a client counts as lost, and for which its session then keeps its locks.
     pub lease_seconds: u64,
-    /// Seconds for which it keeps them after its connection was closed without a goodbye, as when the client's process
-    /// ends; at most the lease.
+    /// Seconds for which a session keeps its locks after its connection was closed without a goodbye, as when the
+    /// client's process ends; at most the lease.
     pub grace_seconds: u64,
 }
 
@@ -226,7 +228,7 @@ pub struct LogicalConfig {
     pub close_idle_files_seconds: u64,
     /// Checksums are cached until their file changes.
     pub keep_checksums: bool,
-    /// Clients on this machine get the files that they read, and read them themselves.
+    /// Pass open files to clients on this machine, which then read them without the server.
     pub pass_files: bool,
 }
 
@@ -236,11 +238,11 @@ pub struct LogicalConfig {
 pub struct RedirectConfig {
     /// Servers, as `root://host:port//path`, to which clients are redirected by a server without exports.
     pub to: Vec<String>,
-    /// Caches of these servers, written in the same way, to which clients are redirected that read.
+    /// Caches of these servers, written in the same way; readers are redirected to them.
     pub caches: Vec<String>,
-    /// Clients that begin to read one file within a minute for each of the caches from which it is read.
+    /// Clients that begin to read a file within a minute for each cache that serves it.
     pub clients_per_copy: NonZeroU32,
-    /// Which of them are near to which clients.
+    /// The servers and caches that are near to some clients.
     pub near: Vec<NearConfig>,
     /// Servers, as `host:port`, to which readers are redirected while they have a copy that follows.
     pub followers: Vec<String>,
@@ -269,7 +271,7 @@ pub struct NearConfig {
 pub struct ReplicaConfig {
     /// The path.
     pub path: String,
-    /// The servers with copies of what is below it, as `host:port`.
+    /// The servers with copies of the files below the prefix, as `host:port`.
     pub servers: Vec<String>,
 }
 
@@ -277,7 +279,7 @@ pub struct ReplicaConfig {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuditConfig {
-    /// The file to which a line is appended for each change; if empty, there is none.
+    /// The file to which a line is appended for each change; empty for none.
     pub file: PathBuf,
 }
 
@@ -285,7 +287,7 @@ pub struct AuditConfig {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
-    /// For people or for machines.
+    /// The format of lines: for people or for machines.
     pub format: LogFormat,
     /// The level, or directives of `tracing`.
     pub level: String,

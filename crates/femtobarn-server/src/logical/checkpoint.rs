@@ -38,7 +38,7 @@ impl Checkpoint {
         u32::try_from(self.bytes).unwrap_or(u32::MAX)
     }
 
-    /// Journals the bytes of a range that is going to be overwritten. May block.
+    /// Journals the bytes of a range that will be overwritten. May block.
     ///
     /// # Errors
     /// `EDQUOT` if the journal would get too large; those of reading the file and writing the journal.
@@ -68,7 +68,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Journals the bytes that are going to be cut off. May block.
+    /// Journals the bytes that will be cut off. May block.
     ///
     /// # Errors
     /// Those of [`Checkpoint::before_write`].

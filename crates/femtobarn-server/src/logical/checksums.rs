@@ -1,6 +1,6 @@
 //! Checksums of whole files, cached until the file changes.
 //!
-//! The computation of a large file stops at the next piece when its client has gone ([`CancelGuard`]).
+//! The computation for a large file stops at the next piece when its client has disconnected ([`CancelGuard`]).
 
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
@@ -16,13 +16,13 @@ use crate::physical::{Metadata, StorageError, StoragePath, StorageResult, Stored
 /// Checksums that are cached.
 const KEPT_MAX: usize = 16_384;
 
-/// Checksums that are computed at once.
+/// Checksums that are computed at the same time.
 const COMPUTED_MAX: usize = 2;
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// Bytes that are announced before they are read, of a file on another machine.
+/// Bytes that are announced before they are read, in a file on another machine.
 const AHEAD_BYTES: u64 = 8 << 20;
 
 /// A checksum algorithm.
@@ -101,7 +101,7 @@ impl ChecksumKind {
 #[derive(Default)]
 pub struct CancelGuard(Arc<()>);
 
-/// Tells a computation whether its [`CancelGuard`] was dropped.
+/// Shows a computation whether its [`CancelGuard`] was dropped.
 pub struct CancelSignal(Weak<()>);
 
 impl CancelGuard {
@@ -199,12 +199,12 @@ type ChecksumKey = (StoragePath, u64, u64, SystemTime, ChecksumKind);
 /// Computed checksums, by the version of the file.
 pub struct Checksums {
     kept: Option<Cache<ChecksumKey, String>>,
-    /// Turns of computing, so that long computations do not take all blocking threads.
+    /// Limits concurrent computations, so that long ones do not take all blocking threads.
     turns: Arc<Semaphore>,
 }
 
 impl Checksums {
-    /// An empty cache, or none if `keeps` is false.
+    /// An empty cache, or no cache if `keeps` is false.
     pub fn new(keeps: bool) -> Self {
         Checksums {
             kept: keeps.then(|| Cache::new(KEPT_MAX)),

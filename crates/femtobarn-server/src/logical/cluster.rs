@@ -1,12 +1,12 @@
-//! What this server tells the `cmsd` on its machine, if it is a data server of an XRootD cluster.
+//! Reports this server to the `cmsd` on its machine, if it is a data server of an XRootD cluster.
 //!
-//! 1. While this server is logged in, `cmsd` tells the managers that it is up, and on which port. It is logged out when the
-//!    connection ends, whoever ends it, and comes back when `cmsd` does.
-//! 2. `cmsd` looks for files itself, in a folder of its own settings. It is told of names that appear and vanish, since
-//!    managers keep for hours what they know of a name.
-//! 3. Nobody waits for `cmsd`. What happens while it is away is not told: managers ask anew when it is back. Nor are names
-//!    with spaces and control characters, which its lines cannot have, and what it is too slow to take: a client that is
-//!    sent here in vain makes its manager ask.
+//! 1. While this server is logged in, `cmsd` reports to the managers that it is up, and its port. The end of the
+//!    connection, from either side, logs the server out; it logs in again when `cmsd` is back.
+//! 2. `cmsd` looks for files itself, in a folder of its own settings. It is informed of names that appear and vanish,
+//!    since managers cache names for hours.
+//! 3. No request waits for `cmsd`. Changes while it is offline are not reported: managers ask again when it is back.
+//!    Nor are names with spaces and control characters, which its lines cannot have, nor changes that it is too slow to
+//!    accept: a client that is sent here in vain makes its manager ask.
 //!
 //! Source: `XrdCmsAdmin.cc` and `XrdCmsFinder.cc` of XRootD 5.5, since there is no specification.
 
@@ -24,7 +24,7 @@ use crate::physical::StoragePath;
 
 /// Between two attempts to log in.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// `cmsd` answers no login, but closes the connection at once if it refuses it.
+/// `cmsd` does not answer a login, but closes the connection at once if it refuses it.
 const REFUSAL_MAX: Duration = Duration::from_secs(1);
 /// Lines that wait for `cmsd`.
 const LINES_MAX: usize = 1024;
@@ -44,29 +44,29 @@ pub struct Membership {
 pub struct ClusterLogin(Arc<Mutex<Option<String>>>);
 
 impl ClusterLogin {
-    /// Why the server is not logged in; none if it is.
+    /// Why the server is not logged in; `None` if it is.
     pub fn why_not(&self) -> Option<String> {
         self.0.lock().clone()
     }
 }
 
-/// Where to tell of names that appear and vanish; by default, nowhere.
+/// Where to report names that appear and vanish; by default, nowhere.
 #[derive(Clone, Debug, Default)]
 pub struct NameNews(Option<Sender<String>>);
 
 impl NameNews {
-    /// Tells that there is a file or folder now.
+    /// Reports a new file or folder.
     pub fn appears(&self, path: &StoragePath) {
         self.tell("newfn", path);
     }
 
-    /// As [`appears`](Self::appears), for what may have been made together with the folders above it.
+    /// Reports a new file or folder, as [`appears`](Self::appears) does, whose parent folders may be new, too.
     pub fn appears_with_folders(&self, path: &StoragePath) {
         path.folders_above().for_each(|folder| self.appears(&folder));
         self.appears(path);
     }
 
-    /// Tells that there is no such file or folder any more.
+    /// Reports that a file or folder no longer exists.
     pub fn vanishes(&self, path: &StoragePath) {
         self.tell("rmdid", path);
     }
@@ -76,14 +76,14 @@ impl NameNews {
         let Ok(text) = std::str::from_utf8(path.as_bytes()) else { return };
         let is_word = !text.contains(|letter: char| letter.is_whitespace() || letter.is_control());
         if is_word && text.len() < PATH_BYTES_MAX {
-            // It fails if too many wait, or none is awaited any more.
+            // It fails if too many lines wait, or nothing receives them any more.
             let _ = lines.try_send(format!("{word} {text}\n"));
         }
     }
 }
 
 impl Membership {
-    /// The place of a server beside the `cmsd` that listens on this socket, and where to tell of its names.
+    /// The login of a server at the `cmsd` that listens on this socket, and the channel for its names.
     pub fn new(socket: PathBuf) -> (Self, NameNews) {
         let (news, lines) = channel(LINES_MAX);
         let login = ClusterLogin(Arc::new(Mutex::new(Some(
@@ -97,7 +97,7 @@ impl Membership {
         self.login.clone()
     }
 
-    /// Stays logged in as a server with this port. Never returns; whoever ends it logs the server out.
+    /// Stays logged in as a server with this port. Never returns; dropping the future logs the server out.
     pub async fn hold(mut self, port: u16) {
         let mut logged = String::new();
         loop {
@@ -123,7 +123,7 @@ impl Membership {
 
     async fn log_in(&mut self, port: u16) -> io::Result<UnixStream> {
         let mut stream = UnixStream::connect(&self.socket).await?;
-        // What happened before is old: managers ask for it.
+        // Earlier changes are outdated: managers ask again.
         while self.lines.try_recv().is_ok() {}
         let login = format!("login p {} port {port}\n", std::process::id());
         stream.write_all(login.as_bytes()).await?;
@@ -133,7 +133,7 @@ impl Membership {
         }
     }
 
-    /// Tells of names until the connection ends; why it ended.
+    /// Reports names until the connection ends; returns why it ended.
     async fn tell_all(&mut self, mut stream: UnixStream) -> io::Error {
         let (mut incoming, mut outgoing) = stream.split();
         loop {
@@ -149,7 +149,7 @@ impl Membership {
     }
 }
 
-/// Reads, and ignores, what `cmsd` sends until the connection ends; why it ended.
+/// Reads and ignores the bytes from `cmsd` until the connection ends; returns why it ended.
 async fn end(incoming: &mut (impl AsyncReadExt + Unpin)) -> io::Error {
     let mut ignored = [0; 256];
     loop {
@@ -193,7 +193,7 @@ mod tests {
         assert!(login.why_not().is_some(), "nobody logged in");
         let held = tokio::spawn(membership.hold(1094));
         let listener = UnixListener::bind(&socket).expect("a socket");
-        // A login that is refused is repeated, too.
+        // A refused login is repeated, too.
         drop(next_login(&listener).await);
         let mut lines = next_login(&listener).await;
         let why = login.why_not().expect("a reason");
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(login.why_not(), None);
         held.abort();
         assert_eq!(lines.next_line().await.expect("an end"), None, "it is logged out");
-        // Nobody waits for those that are not told.
+        // Reporting does not wait, even if lines are lost.
         (0..2 * LINES_MAX).for_each(|_| news.appears(&path("/c")));
         NameNews::default().appears(&path("/d"));
     }

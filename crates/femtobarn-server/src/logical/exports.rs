@@ -4,7 +4,7 @@
 //! 2. A path above a prefix, `/` at least, is a read-only folder that lists the prefixes below it.
 //! 3. [`Exports`] is a storage itself, so no other module parses prefixes.
 //! 4. The folders of the server's own journals and of uploads are hidden from clients.
-//! 5. Whoever wants to know is told of names that clients make and remove.
+//! 5. Names that clients make and remove are reported to an observer, if there is one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ struct ExportedStorage {
 pub struct ExportOptions {
     /// Reading metadata and opening files takes microseconds, so such calls are made on the connection's own thread.
     pub is_quick: bool,
-    /// Clients may not change anything in it.
+    /// Clients may not change anything in the storage.
     pub is_read_only: bool,
 }
 
@@ -74,7 +74,7 @@ impl Exports {
         Ok(())
     }
 
-    /// Says who is told of names that appear and vanish.
+    /// Sets the observer of names that appear and vanish.
     pub fn tell(&mut self, news: NameNews) {
         self.news = news;
     }
@@ -84,7 +84,7 @@ impl Exports {
         self.export(path).is_none_or(|(export, _)| export.options.is_quick)
     }
 
-    /// The number of requests for files of all exports that the server works on, without those that memory answers.
+    /// The number of file requests in progress in all exports, except those that are answered from memory.
     pub fn requests_running(&self) -> u64 {
         self.exports.iter().map(|export| export.latencies.running()).sum()
     }
@@ -151,7 +151,8 @@ impl Exports {
         }
     }
 
-    /// As [`locate`](Self::locate), if the storage is not read-only.
+    /// The storage that serves a path, and the path within it, as [`locate`](Self::locate) returns them, if the storage
+    /// is not read-only.
     ///
     /// # Errors
     /// `ENOENT` if no storage serves the path; `EROFS` if it is read-only.
@@ -198,7 +199,7 @@ impl Exports {
         path.as_bytes() == b"/" || self.names_below(path).next().is_some()
     }
 
-    /// The capacity of all file systems below this path, without those that report an error.
+    /// The capacity of all file systems below this path, except those that report an error.
     fn space_below(&self, path: &StoragePath) -> StorageResult<Space> {
         let top = StoragePath::new(b"/")?;
         let exports = self.exports.iter().filter(|export| lies_below(&export.prefix, path));

@@ -5,12 +5,12 @@
 //!    skipped sync returns only after all earlier writes are durable.
 //! 3. Idle files that are open for reading are closed, and opened again at the next use. If their path leads to another
 //!    file by then, that use fails with `ESTALE`.
-//! 4. No more files than the maximum hold descriptors: if there are as many, some for reading are closed in this way, at
-//!    first unused ones. So clients that open files without end keep no descriptor from others. Those that cannot be closed so,
-//!    which are open for writing or show a snapshot of a federation, count among those of the machine that opened them first, and
-//!    one machine may have its share of the maximum.
+//! 4. At most the maximum of files hold descriptors. When it is reached, some files that are open for reading are
+//!    closed as in 3, unused ones first. So a client that opens files without end takes no descriptor from others.
+//!    Files that cannot be closed, because they are open for writing or show a snapshot of a federation, count for the
+//!    machine that opened them first, and one machine may have its share of the maximum.
 //!
-//! [`super::Settings`] can switch off each of them.
+//! [`super::Settings`] can switch off each of these.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -47,7 +47,7 @@ pub struct FileCounts {
     pub syncs_eliminated: AtomicU64,
 }
 
-/// The files that may be shared, and the number of all those that hold a descriptor.
+/// The files that may be shared, and the number of files that hold a descriptor.
 struct OpenFiles {
     shared: Mutex<HashMap<FileKey, Weak<SharedFile>>>,
     held: AtomicUsize,
@@ -60,17 +60,17 @@ struct OpenFiles {
 struct HeldFile {
     file: Arc<dyn StoredFile>,
     _place: HeldPlace,
-    /// None if it can be closed, or no client opened it.
+    /// `None` if the file can be closed, or no client opened it.
     _kept: Option<ClientShare>,
 }
 
-/// The place of a file that is stored until it is complete.
+/// The claim of a file on a descriptor while the file is being stored.
 pub struct StoredPlace {
     _place: HeldPlace,
     _kept: ClientShare,
 }
 
-/// The place of a file among those that hold a descriptor.
+/// The claim of a file on a descriptor.
 struct HeldPlace(Arc<OpenFiles>);
 
 /// Two opens with the same key share an open file.
@@ -84,11 +84,12 @@ struct FileKey {
 /// A file that any number of sessions have open.
 pub struct SharedFile {
     key: FileKey,
-    /// The file's id, which shows whether its path still leads to it.
+    /// The file's id, by which it shows whether its path still leads to it.
     id: u64,
-    /// Its identity, once it was closed, which shows whether its path leads to another one with that id.
+    /// The file's identity, once it was closed, by which it shows whether its path leads to another file with the same
+    /// id.
     closed: Mutex<Option<u64>>,
-    /// The commit whose snapshot the file shows; none outside federations.
+    /// The commit whose snapshot the file shows; `None` outside federations.
     snapshot: Option<u64>,
     exports: Arc<Exports>,
     interface: Mutex<Option<HeldFile>>,
@@ -103,7 +104,7 @@ pub struct SharedFile {
 }
 
 impl Files {
-    /// No open files yet. `reuses` and `eliminates_syncs` switch invariants 1 and 2 on; at most `held_max` files hold
+    /// No open files yet. `reuses` and `eliminates_syncs` switch on invariants 1 and 2; at most `held_max` files hold
     /// descriptors, of which one machine keeps at most its percentage open.
     pub fn new(
         exports: Arc<Exports>,
@@ -138,7 +139,7 @@ impl Files {
             return Ok(shared);
         }
         let place = self.open.place(path)?;
-        // Before a file is made.
+        // Claimed before a file is made.
         let mut kept = how.write.then(|| self.open.keep(path, client)).transpose()?;
         let interface = self.exports.open(path, how, opaque)?;
         if kept.is_none() && !interface.can_be_reopened() {
@@ -171,7 +172,7 @@ impl Files {
         Ok((Arc::new(self.opened(key, held, &metadata, Creation::New)), metadata))
     }
 
-    /// A place for a file that a client stores, which is none of the open files.
+    /// A claim on a descriptor for a file that a client stores, which is not among the open files.
     ///
     /// # Errors
     /// `EMFILE` as for [`Files::open`].
@@ -211,7 +212,7 @@ impl Files {
     ) -> StorageResult<Option<(Arc<SharedFile>, Metadata)>> {
         let found = self.open.shared.lock().get(key).and_then(Weak::upgrade);
         let Some(shared) = found else { return Ok(None) };
-        // It may have been so when it was opened, and not any more.
+        // The file may have been shareable when it was opened, and not any more.
         if !shared.ready().is_none_or(|open| open.can_be_shared()) {
             return Ok(None);
         }
@@ -237,13 +238,13 @@ impl Files {
 }
 
 impl OpenFiles {
-    /// A place for one more file. May block: it closes others if there is no room.
+    /// A claim on a descriptor for one more file. May block: if the limit is reached, it closes other files.
     fn place(self: &Arc<Self>, path: &StoragePath) -> StorageResult<HeldPlace> {
         self.held.fetch_add(1, Ordering::Relaxed);
         let place = HeldPlace(Arc::clone(self));
         let is_full = || self.held.load(Ordering::Relaxed) > self.held_max;
         if is_full() {
-            // Several at once, since each look goes through all files.
+            // Closes several at once, since each search goes through all files.
             let count = self.held_max / 8 + 1;
             self.close(count, |file| !file.was_used.swap(false, Ordering::Relaxed));
             if is_full() {
@@ -298,7 +299,7 @@ impl SharedFile {
         &self.key.path
     }
 
-    /// The commit whose snapshot the file shows; none outside federations.
+    /// The commit whose snapshot the file shows; `None` outside federations.
     pub fn snapshot(&self) -> Option<u64> {
         self.snapshot
     }
@@ -311,7 +312,7 @@ impl SharedFile {
         self.exports.locate(&self.key.path)
     }
 
-    /// Whether opening its path again would lead to the same bytes, as far as is known without asking the storage.
+    /// Whether opening its path again would lead to the same bytes, as far as known without asking the storage.
     pub fn can_be_reopened(&self) -> bool {
         self.interface.lock().as_ref().is_none_or(|held| held.file.can_be_reopened())
     }

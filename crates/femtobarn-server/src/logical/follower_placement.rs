@@ -1,11 +1,11 @@
 //! Redirects of readers to copies of a federation.
 //!
-//! 1. A server is chosen only if it answered within the last seconds and has the snapshot that is asked for: without a
-//!    number, that is the newest commit here, which the client is then told to ask for. So a reader that was just told
-//!    of a commit finds it.
-//! 2. Of this server and all such others, two are drawn, and the one with less to do is taken: what it said that it works
-//!    on, and what it was sent since.
-//! 3. Writers stay here, and so do clients that read files as they are on disk, or ask for a tag.
+//! 1. A server is chosen only if it answered within the last seconds and has the requested snapshot: without a number,
+//!    that is the newest commit here, which the client is then told to request. So a reader that has just learned of a
+//!    commit finds it.
+//! 2. Of this server and all eligible ones, two are drawn, and the one with the lower load is chosen: the requests in
+//!    progress that it reported, plus the clients that it was sent since.
+//! 3. Writers stay here, and so do clients that read files as they are on disk, or request a tag.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::physical::{Opaque, StoragePath};
 pub struct ToFollowers {
     /// The federations of this server.
     pub federations: Vec<Arc<FederationService>>,
-    /// They know how busy this server is.
+    /// The exports, which measure this server's load.
     pub exports: Arc<Exports>,
 }
 
@@ -76,7 +76,7 @@ impl Placement for ToFollowers {
     }
 }
 
-/// A server, and the commit as of which a client has to read there if it did not name one.
+/// A server, and the commit that a client has to read there if it did not request one.
 fn neighbour(address: &str, is_unnamed: bool, at: Csn) -> Option<Neighbour> {
     let (host, port) = address.rsplit_once(':')?;
     let opaque = if is_unnamed { format!("fb.csn={at}") } else { String::new() };

@@ -28,13 +28,13 @@ pub struct OpenFile {
     pub unnamed_snapshot: Option<u64>,
     /// Keeps that snapshot for further opens of the path, if a lost session of the client had it open.
     pub claim: Option<Arc<SnapshotClaim>>,
-    /// Whether the session may read it: by its client's right, or because it has made the file.
+    /// Whether the session may read the file: by its client's right, or because it has made the file.
     pub is_readable: bool,
     /// Whether the session may write to it.
     pub is_writable: bool,
     /// Whether small calls to its storage take microseconds.
     pub is_quick: bool,
-    /// Whether its bytes come from another machine for each reader.
+    /// Whether the bytes come from another machine for each reader.
     pub is_remote: bool,
     /// The latencies of its export.
     pub latencies: Arc<Latencies>,
@@ -44,11 +44,11 @@ pub struct OpenFile {
     pub unsound_pages: Mutex<Vec<u64>>,
     /// The open checkpoint, which can undo the changes since it began.
     pub checkpoint: Mutex<Option<Checkpoint>>,
-    /// Its place among the open files of all sessions.
+    /// The share of the file in the limit on open files of all sessions.
     pub share: ClientShare,
-    /// The copy from another server that fills the file; none if the session writes it.
+    /// The copy from another server that fills the file; `None` if the session writes it.
     pub copy: Option<Arc<IncomingCopy>>,
-    /// When it was opened.
+    /// When the file was opened.
     pub since: SystemTime,
     /// Bytes that the session read.
     pub bytes_read: AtomicU64,
@@ -70,7 +70,7 @@ struct Slots {
 }
 
 impl Handles {
-    /// Adds a file and returns its number; none if the session has `limit` files or has ended.
+    /// Adds a file and returns its number; `None` if the session has `limit` files or has ended.
     pub fn insert(&self, file: Arc<OpenFile>, limit: usize) -> Option<u32> {
         let mut slots = self.slots();
         if slots.is_closed || slots.files.len() - slots.free.len() >= limit {

@@ -1,7 +1,7 @@
 //! Copies from other servers into files that clients have open.
 //!
-//! 1. A copy begins when its client says so, and is made once.
-//! 2. It ends at the latest when its file is closed. One that was cancelled never begins.
+//! 1. A copy begins when its client requests that, and is made once.
+//! 2. It ends at the latest when its file is closed. A copy that was cancelled before never begins.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,14 +17,14 @@ type CopyWork = Pin<Box<dyn Future<Output = StorageResult<()>> + Send>>;
 
 /// A copy into an open file.
 pub struct IncomingCopy {
-    /// What is to be done; none once it has begun.
+    /// The work to do; `None` once it has begun.
     work: Mutex<Option<CopyWork>>,
     task: Mutex<Option<AbortHandle>>,
     outcome: watch::Sender<Option<StorageResult<()>>>,
 }
 
 impl IncomingCopy {
-    /// A copy that `work` makes, which has not begun.
+    /// A copy, made by `work`, that has not begun.
     pub fn new(work: impl Future<Output = StorageResult<()>> + Send + 'static) -> Self {
         let work: CopyWork = Box::pin(work);
         IncomingCopy {
@@ -36,7 +36,7 @@ impl IncomingCopy {
 
     /// Begins the copy; false if it has begun before. Must be called within a tokio runtime.
     pub fn begin(&self) -> bool {
-        // Held until the task is known, so that whoever cancels finds one of both.
+        // Held until the task is known, so that a cancellation finds either the work or the task.
         let mut waiting = self.work.lock();
         let Some(work) = waiting.take() else { return false };
         let outcome = self.outcome.clone();
@@ -68,7 +68,7 @@ impl IncomingCopy {
     }
 }
 
-/// Tells the outcome, unless there is one.
+/// Sets the outcome, unless there is one.
 fn settle(outcome: &watch::Sender<Option<StorageResult<()>>>, how: StorageResult<()>) {
     outcome.send_if_modified(|state| {
         let is_first = state.is_none();

@@ -10,9 +10,9 @@
 //!
 //! 1. A record is durable before the file is changed. So an incomplete last record belongs to a change that was never
 //!    made.
-//! 2. An empty journal is finished: nothing has to be undone.
-//! 3. A server locks its open journals, if the storage has files of the kernel. Another server on the same folder
-//!    leaves locked journals alone.
+//! 2. An empty journal is finished: there is nothing to undo.
+//! 3. A server locks its open journals, if the storage has files of the kernel. Another server on the same folder skips
+//!    locked journals.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -44,11 +44,11 @@ const MODE: u32 = 0o600;
 /// The file that a journal belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JournaledFile {
-    /// Its path within the storage.
+    /// The file's path within the storage.
     pub path: StoragePath,
-    /// Its id, which shows whether the path still leads to it.
+    /// The file's id, which shows whether the path still leads to it.
     pub id: u64,
-    /// Its size in bytes when the checkpoint began.
+    /// The file's size in bytes when the checkpoint began.
     pub size: u64,
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn restore_all(storage: &Arc<dyn Storage>) {
     }
 }
 
-/// Undoes a journal, and returns the path of its file; none if there was nothing to do.
+/// Undoes a journal, and returns the path of its file; `None` if there was nothing to do.
 fn restore(storage: &Arc<dyn Storage>, name: &[u8]) -> StorageResult<Option<StoragePath>> {
     let path = folder()?.join(name)?;
     let how = OpenMode { write: true, ..OpenMode::default() };
@@ -165,7 +165,7 @@ fn restore(storage: &Arc<dyn Storage>, name: &[u8]) -> StorageResult<Option<Stor
     Ok(Some(target.path))
 }
 
-/// Reads a journal; none if it is finished, or its first record is incomplete.
+/// Reads a journal; `None` if it is finished, or its first record is incomplete.
 fn read_journal(file: &dyn StoredFile) -> StorageResult<Option<JournalContent>> {
     let size = file.metadata()?.size;
     if size > JOURNAL_BYTES_MAX {

@@ -2,7 +2,7 @@
 //!
 //! 1. Adding takes no lock: one relaxed addition, or four for a timed request, to counters that few threads share.
 //! 2. Requests answered from memory are not timed, since they fit the first bucket by far. They are counted in it.
-//! 3. Reading is not a snapshot: each counter is read by itself.
+//! 3. A reading is not a snapshot: each counter is read separately.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use femtobarn_catalog::clock;
 pub enum RequestKind {
     /// Opening a file.
     Open,
-    /// Reading from a file, until the bytes are in memory, without the wait for a bound connection that sends them.
+    /// Reading from a file, until the bytes are in memory; without the wait for a bound connection that sends them.
     Read,
     /// Writing to a file, from the request to the answer.
     Write,
     /// Publishing a transaction.
     Commit,
-    /// Waiting for a lock, from the request until it is granted or given up; locks that are refused at once do not
+    /// Waiting for a lock, from the request until it is granted or given up. Locks that are refused at once do not
     /// count.
     LockWait,
 }
@@ -64,7 +64,8 @@ pub struct Latencies {
     recent: RecentReads,
 }
 
-/// The time of recent reads. Threads that end a read at once may overwrite each other's: an average of many bears it.
+/// The time of recent reads. Threads that end a read at the same time may overwrite each other's; an average of many
+/// tolerates that.
 #[derive(Debug)]
 struct RecentReads {
     began: Instant,
@@ -92,7 +93,7 @@ impl RecentReads {
         self.last_s.store(self.began.elapsed().as_secs(), Ordering::Relaxed);
     }
 
-    /// The average, halved for each second without a read but the first.
+    /// The average, halved for each second without a read after the first.
     fn average_us(&self) -> u64 {
         let last = self.last_s.load(Ordering::Relaxed);
         let idle = self.began.elapsed().as_secs().saturating_sub(last + 1);
@@ -105,7 +106,7 @@ impl RecentReads {
 #[repr(align(128))]
 struct Shard {
     kinds: [KindCounts; RequestKind::ALL.len()],
-    /// Timers that threads of this shard started, less those that they dropped.
+    /// Timers that threads of this shard started, minus those that they dropped.
     running: AtomicI64,
 }
 
@@ -118,7 +119,7 @@ struct KindCounts {
 /// The histogram of one kind, summed over all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// Requests in each bucket that were longer than the bounds of those before.
+    /// The requests in each bucket: longer than the bound of the bucket before.
     pub buckets: [u64; BUCKETS],
     /// The sum of all timed requests, in microseconds.
     pub sum_us: u64,
@@ -157,11 +158,12 @@ impl Latencies {
     /// The number of requests that are timed now.
     pub fn running(&self) -> u64 {
         let counts = self.shards.iter().map(|shard| shard.running.load(Ordering::Relaxed));
-        // A timer that starts and ends while the counters are read may only be subtracted.
+        // The sum can be negative: of a timer that starts and ends while the counters are read, only the end may be
+        // seen.
         counts.sum::<i64>().try_into().unwrap_or(0)
     }
 
-    /// Microseconds of a recent read that was timed; 0 if there was none of late.
+    /// Microseconds of a recent timed read; 0 without recent reads.
     pub fn recent_read_us(&self) -> u64 {
         self.recent.average_us()
     }

@@ -4,18 +4,18 @@
 //! |---|---|
 //! | `exports`, `placement`, `follower_placement` | which storage serves a path; which server a client is redirected to |
 //! | `redirector` | a server without data, which redirects clients to servers that have it |
-//! | `cluster` | what the `cmsd` of an XRootD cluster is told of this server |
+//! | `cluster` | reports to the `cmsd` of an XRootD cluster |
 //! | `files`, `handles` | open files that sessions share; the open files of one session |
 //! | `journal`, `checkpoint` | changes of open files that can be undone, even after a crash |
 //! | `sessions`, `session_recovery` | connected clients; the snapshots that they open again after a lost connection |
 //! | `incoming_copy` | copies from other servers into open files |
-//! | `stage_requests` | files that clients want on the disk, and for how long |
+//! | `stage_requests` | requests to stage files, and for how long |
 //! | `uploads` | files that appear when they are complete and durable |
 //! | `checksums` | cached checksums of files |
 //! | `latency`, `request_counts` | histograms of request times; requests and errors |
 //! | `catalogue`, `locks` | remote access to the catalogues of federations; their lock table |
 //!
-//! It knows the physical layer only. Protocols translate their requests to calls of this layer.
+//! It uses the physical layer only. Protocols translate their requests to calls of this layer.
 
 pub mod catalogue;
 pub mod checkpoint;
@@ -60,11 +60,11 @@ pub struct Settings {
     pub eliminate_syncs: bool,
     /// Checksums are cached until their file changes.
     pub keep_checksums: bool,
-    /// Clients on this machine get the files that they read, and read them themselves.
+    /// Clients on this machine get open files passed, which they then read without the server.
     pub pass_files: bool,
-    /// The time after which unused open files are closed; if none, never.
+    /// The time after which unused open files are closed; never if `None`.
     pub close_idle_files: Option<Duration>,
-    /// The time after which sessions without traffic are ended; if none, never.
+    /// The time after which sessions without traffic are ended; never if `None`.
     pub end_idle_sessions: Option<Duration>,
     /// Open files per session.
     pub files_per_session_max: usize,
@@ -72,7 +72,7 @@ pub struct Settings {
     pub open_files_max: usize,
     /// Open files that hold a descriptor; see [`files`].
     pub held_files_max: usize,
-    /// The percentage of these two that the clients of one machine may have.
+    /// The percentage of these two limits that the clients of one machine may have.
     pub machine_percent: u8,
 }
 
@@ -109,9 +109,9 @@ pub struct Logical {
     pub checksums: Checksums,
     /// Redirects of opens to other servers.
     pub placement: Arc<dyn Placement>,
-    /// What redirects clients if this server has no data.
+    /// Redirects clients if this server has no data.
     pub redirector: Option<Arc<Redirector>>,
-    /// Files that clients want on the disk.
+    /// Requests of clients to stage files.
     pub stage_requests: StageRequests,
     /// Requests and errors of all protocols.
     pub request_counts: Arc<RequestCounts>,

@@ -19,18 +19,18 @@ pub struct Neighbour {
     pub opaque: String,
 }
 
-/// What is known when a client opens a file.
+/// The properties of an open that decide about a redirect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opening {
     /// Open sessions of this server.
     pub sessions: usize,
-    /// Whether the client wants to write.
+    /// Whether the client will write.
     pub is_writing: bool,
 }
 
 /// A policy of redirects.
 pub trait Placement: Send + Sync + 'static {
-    /// The server that a client which opens this path is redirected to; none if this server answers.
+    /// The server that a client which opens this path is redirected to; `None` if this server answers.
     fn redirect_target(
         &self,
         path: &StoragePath,
@@ -99,7 +99,7 @@ impl Placement for Overflow {
     }
 }
 
-/// Redirects to servers with copies of what lies below a prefix.
+/// Redirects to servers with copies of the files below a prefix.
 #[derive(Clone, Debug, Default)]
 pub struct Replicas {
     /// Prefixes such as `/store/raw`, each with the servers that have copies.
@@ -154,7 +154,7 @@ pub(super) fn is_below(path: &[u8], prefix: &[u8]) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
-/// Whether a client has been to a server already. Clients may have got its address from `kXR_locate`: `[::127.0.0.1]`.
+/// Whether a client has tried a server already. Clients may have got its address from `kXR_locate`: `[::127.0.0.1]`.
 pub(super) fn was_tried(host: &str, opaque: Opaque<'_>) -> bool {
     let tried = opaque.value_of("tried").unwrap_or_default();
     let is_it = |name: &[u8]| {
@@ -168,7 +168,7 @@ pub(super) fn was_tried(host: &str, opaque: Opaque<'_>) -> bool {
     tried.split(|byte| *byte == b',').any(is_it)
 }
 
-/// Of two servers that are drawn from `count`, which is not 0, the one with less to do.
+/// Of two servers that are drawn from `count`, which is not 0, the one with the lower load.
 pub(super) fn less_loaded(count: u64, load: impl Fn(u64) -> u64) -> u64 {
     let first = draw() % count;
     let second = (first + 1 + draw() % (count - 1).max(1)) % count;

@@ -1,7 +1,8 @@
 //! Requests of clients, and those that were refused or failed, by protocol and kind of error.
 //!
-//! 1. Sessions of `root://` count their requests themselves, since clients that read should share no counter; errors are rare.
-//! 2. An answer that asks its client to wait, or sends it to another server, is no error.
+//! 1. Sessions of `root://` count their requests themselves, so that concurrent readers share no counter; errors are
+//!    rare.
+//! 2. An answer that asks its client to wait, or redirects it, is not an error.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,12 +53,12 @@ impl RequestCounts {
         self.errors[protocol as usize][kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The requests; none of `root://`.
+    /// The number of requests; 0 for `root://`.
     pub fn requests(&self, protocol: ClientProtocol) -> u64 {
         self.requests[protocol as usize].load(Ordering::Relaxed)
     }
 
-    /// The errors by the names of their kinds, also of those that there were none of.
+    /// The errors by the names of their kinds, including kinds without errors.
     pub fn errors(&self, protocol: ClientProtocol) -> BTreeMap<&'static str, u64> {
         let mut errors = BTreeMap::new();
         for kind in ErrorKind::ALL {

@@ -1,14 +1,14 @@
 //! Recovery of lost sessions: a client that reconnects opens its files as of the snapshots that they showed before.
 //!
 //! After a lost connection XRootD's clients open their files again by path and continue reading, but the path may show
-//! a newer snapshot by then. They send kXR_endsess with the lost session's id first, so the new session inherits that
-//! one's files.
+//! a newer snapshot by then. They send kXR_endsess with the lost session's id first, so the new session inherits the
+//! files of that session.
 //!
 //! 1. While a path is inherited, every open of it that names no snapshot gets the inherited one: until it was opened as
 //!    often as the lost session had it open, and all files from these opens are closed.
 //! 2. Of a session of another server (an earlier process, or another host of the same name) only the begin is known,
-//!    from its id. A session that inherits from it, even indirectly, may open files that have not changed since; others
-//!    are refused with `ESTALE`. If two servers ended in between, only the begin of the last session is known.
+//!    from its id. A session that inherits from it, even indirectly, may open files that have not changed since; other
+//!    files are refused with `ESTALE`. If two servers ended in between, only the begin of the last session is known.
 //! 3. The memory is bounded; a forgotten session or path is treated as one of another server.
 
 use std::collections::{HashMap, VecDeque};
@@ -55,7 +55,7 @@ pub struct InheritedFiles {
 /// The state of an inherited path.
 #[derive(Debug)]
 struct InheritedPath {
-    /// None if the path was open as of several snapshots.
+    /// `None` if the path was open as of several snapshots.
     snapshot: Option<u64>,
     /// Files of the path that were open and have not been opened again.
     waiting: usize,
@@ -96,12 +96,12 @@ impl InheritedFiles {
         self.unknown_since = earliest(self.unknown_since, unknown_since);
     }
 
-    /// Entries of memory that it takes: at least one, for the begins.
+    /// Entries that the session takes of the bounded memory: at least one, for the begins.
     fn count(&self) -> usize {
         self.paths.len().max(1)
     }
 
-    /// The begin of the earliest session that it comes from.
+    /// The begin of the earliest session that this one inherits from.
     fn begin(&self) -> Option<SystemTime> {
         earliest(self.since, self.unknown_since)
     }
@@ -227,7 +227,7 @@ impl Inheritance {
         rest
     }
 
-    /// Begins an open of a path without a named snapshot; none if the path is not inherited.
+    /// Begins an open of a path without a named snapshot; `None` if the path is not inherited.
     pub fn claim(&self, path: &StoragePath) -> Option<SnapshotClaim> {
         self.0.lock().paths.get_mut(path)?.claims += 1;
         Some(SnapshotClaim { inherited: Arc::clone(&self.0), path: path.clone() })
@@ -257,7 +257,7 @@ impl SnapshotClaim {
         snapshot.ok_or_else(|| stale(&self.path, "it was open as of several snapshots"))
     }
 
-    /// Notes that the client gets the final answer to this open, successful or not: one file less is waiting.
+    /// Records that the client gets the final answer to this open, successful or not: one file less is waiting.
     pub fn mark_answered(&self) {
         if let Some(before) = self.inherited.lock().paths.get_mut(&self.path) {
             before.waiting = before.waiting.saturating_sub(1);
@@ -276,7 +276,7 @@ impl Drop for SnapshotClaim {
     }
 }
 
-/// The error of opening a file that changed after the begin of an inherited session which this server does not know.
+/// The error for opening a file that changed after the begin of an inherited session which this server does not know.
 pub fn changed_since_unknown(path: &StoragePath) -> StorageError {
     stale(path, "it changed, and the server was restarted since the first connection was made")
 }

@@ -1,7 +1,7 @@
 //! Sessions of connected clients: identity, open files, and traffic.
 //!
 //! 1. A session's id cannot be guessed. It authorises its holder to bind connections to the session, and to end it.
-//! 2. Counters only grow, and each is read by itself: a reading of several is not a snapshot.
+//! 2. Counters only grow, and each is read separately: a reading of several is not a snapshot.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -59,9 +59,9 @@ pub struct ClientInfo {
     pub user: String,
     /// The program.
     pub program: String,
-    /// The number of its process.
+    /// The id of the client's process.
     pub process: i32,
-    /// Whether it accepts delayed answers, sent after those to later requests.
+    /// Whether the client accepts delayed answers, sent after those to later requests.
     pub takes_late_answers: bool,
 }
 
@@ -75,7 +75,7 @@ pub struct ClientSession {
     pub client: ClientInfo,
     /// The client's address.
     pub host: SocketAddr,
-    /// When it began.
+    /// When the session began.
     pub since: SystemTime,
     /// Open files.
     pub handles: Handles,
@@ -97,8 +97,8 @@ impl ClientSession {
         self.identity.read().clone()
     }
 
-    /// Sets the client's identity, if it has none, is anonymous, or has shown another token before. Returns false for the identity of
-    /// another client, which would have access to what this one opened.
+    /// Sets the client's identity, if it has none, is anonymous, or has shown another token before. Returns false for
+    /// the identity of a different client, which would get access to the files that this one opened.
     pub fn identify(&self, identity: Identity) -> bool {
         let mut current = self.identity.write();
         let is_same = current.as_ref().is_none_or(|current| {
@@ -111,8 +111,8 @@ impl ClientSession {
         is_same
     }
 
-    /// The files that the client may open again in its next session: those that show snapshots which it did not name,
-    /// and inherited ones that it has not opened again yet.
+    /// The files that the client may open again in its next session: those that show snapshots which the client did not
+    /// name, and inherited ones that it has not opened again yet.
     fn inheritable_files(&self) -> InheritedFiles {
         let files = self.handles.all().into_iter();
         let opened = files.filter_map(|file| {
@@ -227,7 +227,7 @@ impl ClientSessions {
         self.sessions().get(id).cloned()
     }
 
-    /// Lets a session inherit the files of another one of its client, which is ended.
+    /// Lets a session inherit the files of an earlier session of its client, which is ended.
     pub fn inherit(&self, session: &ClientSession, from: &SessionKey) {
         // Both tables change under one lock, as in `remove`: the other session is always in one of them.
         let mut sessions = self.sessions();

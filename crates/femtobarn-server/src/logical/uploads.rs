@@ -1,8 +1,8 @@
 //! Uploads: files that appear under their paths when they are complete and durable.
 //!
 //! 1. An upload is written into a folder at the top of its export that clients do not see.
-//! 2. An upload that is dropped before it is finished is removed. Those of servers that were killed are removed when a
-//!    server starts, once nothing was written to them for an hour.
+//! 2. An upload that is dropped before it is finished is removed. Those of killed servers are removed when a server
+//!    starts, after an hour without a write to them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ use crate::physical::{
 /// The folder of uploads.
 pub(super) const UPLOADS: &[u8] = b".femtobarn-uploads";
 
-/// How old an upload is that nobody works on any more. Another server may serve the same folder.
+/// The age after which an upload is an orphan. Another server may serve the same folder.
 const LEFT: Duration = Duration::from_secs(3600);
 
 /// Permission bits of new files, if the client chooses none.
@@ -34,17 +34,17 @@ const FOLDER_MODE: u32 = 0o755;
 pub struct Upload {
     storage: Arc<dyn Storage>,
     file: Arc<dyn StoredFile>,
-    /// Where it is written, and where it will be, within the storage.
+    /// The path of the part and that of the finished file, within the storage.
     part: StoragePath,
     below: StoragePath,
-    /// Where it will be for clients, and who is told that it is there.
+    /// The path for clients, and the observer of new names.
     path: StoragePath,
     news: NameNews,
     is_finished: AtomicBool,
 }
 
 impl Upload {
-    /// Begins to upload a file, which gets these permission bits, and will have this size if it is known.
+    /// Begins to upload a file with these permission bits, and this size if it is known.
     ///
     /// # Errors
     /// Those of the storage; `EBUSY` if the path is the top of an export.
@@ -94,8 +94,8 @@ impl Upload {
         self.file.sync()
     }
 
-    /// Gives the file its path, in folders that are made if they are missing, and returns its metadata. If there is
-    /// a file already, it is replaced, or refused with `EEXIST` unless `replaces`.
+    /// Gives the file its path, makes missing folders, and returns its metadata. An existing file is replaced, or
+    /// refused with `EEXIST` unless `replaces`.
     ///
     /// # Errors
     /// Those of the storage; then the old file stays.
@@ -142,7 +142,7 @@ impl Drop for Remains {
     }
 }
 
-/// Removes what servers that were killed have left in a storage. What cannot be removed is logged.
+/// Removes the remains of killed servers from a storage. Failures are logged.
 pub(crate) fn remove_left(storage: &dyn Storage) {
     let Ok(folder) = folder() else { return };
     // Without uploads there is no folder.

@@ -1,13 +1,13 @@
-//! Reading ahead of those who read a file in order, so that they do not wait for an origin or a disk at each read.
+//! Read-ahead for clients that read a file in order, so that they do not wait for an origin or a disk at each read.
 //!
-//! 1. What is fetched ahead is at most a sixth of what was read in order before: whoever reads parts of a file costs
-//!    the origin hardly more than these. What was left out counts as fetched ahead in vain, until it is read. Only a
-//!    client that says it reads in order (`fb.access=sequential`) gets more, and one that says it does not
-//!    (`fb.access=random`) gets nothing ahead.
-//! 2. Several readers of one file are told apart by their places in it; those that read in order, if they are farther apart
-//!    than is fetched ahead.
-//! 3. Disks are asked for half of what is fetched ahead at once: with several readers, each such burst costs a seek. They
-//!    read ahead by themselves of clients that say nothing.
+//! 1. At most a sixth of the bytes that were read in order before are fetched ahead: a client that reads parts of a
+//!    file costs the origin little more than these parts. Bytes that were skipped count as fetched ahead in vain, until
+//!    they are read. Only a client that announces sequential reading (`fb.access=sequential`) gets more, and one that
+//!    announces random reading (`fb.access=random`) gets nothing ahead.
+//! 2. Several readers of one file are distinguished by their positions in it; sequential readers, if they are farther
+//!    apart than the read-ahead.
+//! 3. Half of the read-ahead is requested from a disk at once: with several readers, each such burst costs a seek. For
+//!    clients without an announcement, disks do their own read-ahead.
 
 use std::ops::Range;
 
@@ -19,20 +19,21 @@ use super::hints::ReadOrder;
 const WINDOW_MAX: u64 = 8 << 20;
 /// Bytes that are fetched ahead at least: fewer are not worth a request.
 const WINDOW_MIN: u64 = 64 << 10;
-/// The part of what was read in order that is fetched ahead.
+/// The divisor of the bytes that were read in order, which gives the bytes to fetch ahead.
 const PART: u64 = 6;
-/// The part of the window that is fetched at once from an origin: with larger ones, readers would wait at its end.
+/// The number of steps in which a window is fetched from an origin: with fewer, larger ones, readers would wait at its
+/// end.
 const STEPS: u64 = 8;
-/// The same from a disk.
+/// The number of steps in which a window is fetched from a disk.
 const BURSTS: u64 = 2;
-/// Readers that are told apart. Of more, those that have read the latest count.
+/// The most readers that are distinguished; the latest ones if there are more.
 const RUNS_MAX: usize = 16;
 
-/// What was read in order, a run for each reader.
+/// The bytes that were read in order, as one run for each reader.
 #[derive(Debug)]
 pub(super) struct ReadAhead {
     order: ReadOrder,
-    /// In how many steps a window is fetched.
+    /// The number of steps in which a window is fetched.
     steps: u64,
     /// The latest one last.
     runs: Mutex<Vec<Run>>,
@@ -44,25 +45,25 @@ struct Run {
     bytes: u64,
     /// Bytes before the end that were not.
     gaps: u64,
-    /// Where the next read is expected.
+    /// The offset at which the next read is expected.
     end: u64,
-    /// Where what is fetched ends.
+    /// The offset up to which bytes are fetched.
     fetched: u64,
 }
 
 impl ReadAhead {
-    /// Of the readers of an origin's file.
+    /// Read-ahead for the readers of an origin's file.
     pub(super) fn of_origin(order: ReadOrder) -> Self {
         ReadAhead { order, steps: STEPS, runs: Mutex::default() }
     }
 
-    /// Of the readers of a file on a disk; none unless they say that they read in order.
+    /// Read-ahead for the readers of a file on a disk; `None` unless they announce sequential reading.
     pub(super) fn of_disk(order: ReadOrder) -> Option<Self> {
         let runs = Mutex::default();
         (order == ReadOrder::Sequential).then_some(ReadAhead { order, steps: BURSTS, runs })
     }
 
-    /// What is worth fetching now that a range is read.
+    /// The range to fetch ahead after a read, if any.
     pub(super) fn after(&self, offset: u64, length: usize) -> Option<Range<u64>> {
         let read = offset..offset.saturating_add(length as u64);
         if self.order == ReadOrder::Random {
@@ -99,7 +100,7 @@ impl ReadAhead {
 }
 
 impl Run {
-    /// Notes a read. With several requests under way, what was left out may be read a moment later.
+    /// Records a read. With several requests in flight, skipped bytes may be read a moment later.
     fn note(&mut self, read: &Range<u64>) {
         self.gaps += read.start.saturating_sub(self.end);
         let late = read.end.min(self.end).saturating_sub(read.start).min(self.gaps);
@@ -108,7 +109,7 @@ impl Run {
         self.end = self.end.max(read.end);
     }
 
-    /// Whether a read goes on where this one ends. Clients with several requests under way read in order but for a few.
+    /// Whether a read continues this run. Clients with several requests in flight read in order with few exceptions.
     fn is_continued_by(&self, read: &Range<u64>, near: u64) -> bool {
         let near = near.min(WINDOW_MAX);
         read.start <= self.end.saturating_add(near) && read.end.saturating_add(near) >= self.end
@@ -121,7 +122,7 @@ mod tests {
 
     const KIB: u64 = 1 << 10;
 
-    /// Reads in order from `start` on. Returns how many bytes behind the last of them were fetched.
+    /// Reads in order from `start` on. Returns the number of bytes after the last read that were fetched.
     fn read_in_order(ahead: &ReadAhead, start: u64, count: u64, length: u64) -> u64 {
         let reads = (0..count).map(|number| start + number * length);
         let fetched = reads.filter_map(|at| ahead.after(at, length as usize)).last();
@@ -222,7 +223,7 @@ mod tests {
         assert_eq!(bursts.len(), 16, "{bursts:?}");
         assert!(bursts[1..].iter().all(|burst| burst.end - burst.start >= WINDOW_MAX / 2));
         assert!(bursts.windows(2).all(|pair| pair[0].end == pair[1].start), "nothing is left out");
-        // Whoever sends a long part of a file looks at its ends alone.
+        // The sender of a long range reads only its first and last byte here.
         let ends = [100 << 20, (102 << 20) - 1];
         assert_eq!(ends.map(|at| ahead.after(at, 1).is_some()), [true, false]);
     }

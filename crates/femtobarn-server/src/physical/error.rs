@@ -8,7 +8,7 @@ use nix::errno::Errno;
 /// The result of a storage's method.
 pub type StorageResult<T> = Result<T, StorageError>;
 
-/// Why a storage did not do what it was asked to.
+/// Why a storage failed or refused a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StorageError {
@@ -18,9 +18,9 @@ pub enum StorageError {
     NotBefore(Duration, String),
     /// Another server answers the request.
     Elsewhere {
-        /// Its host.
+        /// The host of the server.
         host: String,
-        /// Its port.
+        /// The port of the server.
         port: u16,
         /// Opaque information that the client has to send there.
         opaque: String,
@@ -36,14 +36,14 @@ impl StorageError {
     }
 
     /// An operation that the operating system refused. `what` completes "cannot .. PATH": a verb, with an object if
-    /// need be.
+    /// necessary.
     pub fn cannot(what: &str, path: &impl Display, errno: Errno) -> Self {
-        // In lower case, as XRootD's servers write it: clients tell errors apart by `directory not empty`.
+        // In lower case, as in XRootD's servers: clients recognise errors by texts such as `directory not empty`.
         let why = errno.desc().to_lowercase();
         StorageError::Refused(errno, format!("cannot {what} {path}: {why}"))
     }
 
-    /// What it says to people.
+    /// The text for people.
     pub fn into_text(self) -> String {
         match self {
             StorageError::Refused(_, what) | StorageError::NotBefore(_, what) => what,

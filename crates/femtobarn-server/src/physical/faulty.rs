@@ -45,18 +45,18 @@ pub struct InjectedFault {
     pub number: u64,
     /// Whether all later calls are affected, too.
     pub lasts: bool,
-    /// What an affected call does.
+    /// The effect on an affected call.
     pub effect: FaultEffect,
 }
 
-/// What an affected call does.
+/// The effect of a fault on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultEffect {
-    /// It fails.
+    /// The call fails.
     Refused(Errno),
-    /// It reads or writes at most this many bytes; writing the rest fails.
+    /// The call reads or writes at most this many bytes; writing the rest fails.
     Short(usize),
-    /// It is deferred by this time.
+    /// The call is deferred by this time.
     NotBefore(Duration),
 }
 

@@ -1,4 +1,4 @@
-//! Bytes of a file that are on their way from another machine, and those who wait for them.
+//! Bytes of a file in transit from another machine, and the readers that wait for them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ impl Fetch {
         Fetch { range, outcome: Mutex::default(), has_ended: Condvar::new() }
     }
 
-    /// Ends it, unless it has ended already, and wakes those who wait.
+    /// Ends the fetch, unless it has ended already, and wakes the waiting readers.
     pub(super) fn end(&self, outcome: StorageResult<Arc<Vec<u8>>>) {
         self.outcome.lock().get_or_insert(outcome);
         self.has_ended.notify_all();
     }
 
-    /// Waits for its bytes.
+    /// Waits for the bytes.
     pub(super) fn wait(&self) -> StorageResult<Arc<Vec<u8>>> {
         let mut outcome = self.outcome.lock();
         loop {
@@ -37,12 +37,12 @@ impl Fetch {
         }
     }
 
-    /// Its bytes, if they have come.
+    /// The bytes, if they have arrived.
     pub(super) fn bytes(&self) -> Option<Arc<Vec<u8>>> {
         self.outcome.lock().clone()?.ok()
     }
 
-    /// Copies what its bytes are of a range of the file.
+    /// Copies the fetched bytes that lie in a range of the file.
     pub(super) fn copy_to(&self, bytes: &[u8], offset: u64, buffer: &mut [u8]) {
         let at = self.range.start;
         let start = at.max(offset);

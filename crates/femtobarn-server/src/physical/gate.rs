@@ -1,4 +1,4 @@
-//! A storage behind a gate, which may delay or refuse every call. What is read ahead passes it as well.
+//! A storage behind a gate, which may delay or refuse every call, including read-ahead.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct Call<'a> {
     pub kind: CallKind,
     /// The file or folder.
     pub path: &'a StoragePath,
-    /// The first byte that is read or written; 0 for other kinds.
+    /// The first byte of the read or write; 0 for other kinds.
     pub offset: u64,
     /// Bytes to read or write; 0 for other kinds.
     pub size: usize,
@@ -52,7 +52,7 @@ pub struct Call<'a> {
 
 /// A gate that all calls of a storage have to pass.
 pub trait Gate: Send + Sync + 'static {
-    /// Waits until the call may go on, and returns how many of its bytes may be read or written.
+    /// Waits until the call may proceed, and returns how many of its bytes may be read or written.
     ///
     /// # Errors
     /// The error that the refused call returns.
@@ -202,7 +202,7 @@ impl<G: Gate> GatedFile<G> {
     }
 }
 
-/// It has neither a descriptor nor reads without blocking: both would bypass the gate.
+/// A gated file has neither a descriptor nor non-blocking reads: both would bypass the gate.
 impl<G: Gate> StoredFile for GatedFile<G> {
     fn metadata(&self) -> StorageResult<Metadata> {
         self.pass(CallKind::Metadata, 0, 0)?;

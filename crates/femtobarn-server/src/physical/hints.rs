@@ -1,14 +1,14 @@
-//! [`Hints`]: what the opaque information of a request says that helps to serve it, and changes no byte of an answer.
+//! [`Hints`]: opaque information of a request that helps to serve it, but changes no byte of an answer.
 //!
-//! | key | hint | who acts on it |
+//! | key | hint | used by |
 //! |---|---|---|
 //! | `fb.access=sequential`, `fb.access=random` | how the file will be read | caches, folders, simulated disks |
-//! | `fb.size=BYTES`, or `oss.asize=BYTES` of XRootD's clients | how long a new file will be | folders |
-//! | `fb.priority=3` | from 0 to 3: what comes back first of the files that opens wait for | federations with stores |
-//! | `fb.deadline=SECONDS` | when a file is to be back; numbers from 10^9 on are times since 1970 | federations with stores |
+//! | `fb.size=BYTES`, or `oss.asize=BYTES` of XRootD's clients | the size of a new file | folders |
+//! | `fb.priority=3` | from 0 to 3: the priority among the files that opens wait for | federations with stores |
+//! | `fb.deadline=SECONDS` | when a file is needed; numbers from 10^9 on are times since 1970 | federations with stores |
 //!
-//! 1. Only a storage that acts on a hint reads it; the others pass the opaque information on as it came.
-//! 2. Whatever a client sends is valid: what is no value of a hint counts as none, and a number that is too large as the
+//! 1. Only a storage that uses a hint parses it; the others pass the opaque information on unchanged.
+//! 2. No client is refused for a hint: an invalid value is ignored, and a number that is too large counts as the
 //!    largest one.
 
 use std::time::{Duration, UNIX_EPOCH};
@@ -17,36 +17,36 @@ use femtobarn_archive::Deadline;
 
 use super::Opaque;
 
-/// Numbers of seconds from this one on are times since 1970, and none that anybody waits.
+/// Numbers of seconds from this one on are times since 1970, since no client waits that long.
 const SECONDS_OF_A_TIME: u64 = 1_000_000_000;
 
 /// Hints of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
-    /// How the file will be read.
+    /// The announced order of reads.
     pub order: ReadOrder,
     /// Bytes that a new file will have.
     pub size: Option<u64>,
-    /// What comes back first from a store.
+    /// The priority of bringing the file back from a store.
     pub priority: u8,
     /// When a file is to be back from a store.
     pub deadline: Option<Deadline>,
 }
 
-/// How a client says that it reads a file.
+/// The order of reads that a client announces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadOrder {
-    /// It has not said it.
+    /// The client has announced none.
     #[default]
     Unknown,
-    /// From the beginning to the end, or long parts of it so.
+    /// From the beginning to the end, or long parts in order.
     Sequential,
     /// Here and there.
     Random,
 }
 
 impl Hints {
-    /// Reads the hints that there are.
+    /// Parses the hints in opaque information.
     pub fn of(opaque: Opaque<'_>) -> Self {
         let number = |key| opaque.value_of(key).and_then(number);
         Hints {
@@ -69,7 +69,7 @@ fn number(text: &[u8]) -> Option<u64> {
     Some(digits.parse().unwrap_or(u64::MAX))
 }
 
-/// None if it is later than any time.
+/// `None` if the sum overflows.
 fn deadline(seconds: u64) -> Option<Deadline> {
     let time = Duration::from_secs(seconds);
     if seconds < SECONDS_OF_A_TIME {

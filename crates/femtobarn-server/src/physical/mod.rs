@@ -3,17 +3,17 @@
 //! | module | contents |
 //! |---|---|
 //! | `storage`, `path`, `error` | the traits [`Storage`] and [`StoredFile`], validated paths, and [`StorageError`] |
-//! | `hints`, `ahead` | what a client says of its requests, and what is read ahead of those who read in order |
-//! | `fetch` | bytes on their way from another machine, and those who wait for them |
+//! | `hints`, `ahead` | the hints that clients send, and the read-ahead for sequential readers |
+//! | `fetch` | bytes in transit from another machine, and their readers |
 //! | `posix` | a folder of a POSIX file system |
 //! | `gate` | a storage whose calls a [`Gate`] may delay or refuse |
-//! | `cache` | files of another server, of which what was read is kept on a disk |
+//! | `cache` | files of another server, kept on a disk once they were read |
 //! | `throttle`, `faulty` | two gates: simulated slow disks, and injected faults |
 //! | `federation` | the databases of a federation as complete ROOT files |
 //! | `memory` | files in memory, for tests (feature `testing`) |
 //!
-//! The first six know no other module here. Every storage builds on them; gates and federations wrap another storage.
-//! Nothing here knows sessions or protocols.
+//! The first six use no other module here. Every storage builds on them; gates and federations wrap another storage. No
+//! module here knows sessions or protocols.
 
 mod ahead;
 mod cache;

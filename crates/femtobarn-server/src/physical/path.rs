@@ -56,7 +56,7 @@ impl StoragePath {
         StoragePath(vec![b'/'])
     }
 
-    /// A path from bytes that are known to be valid, as those composed of other paths are.
+    /// A path from bytes that are known to be valid, as when they are composed of other paths.
     #[cfg(feature = "testing")]
     pub(super) fn from_clean(bytes: Vec<u8>) -> Self {
         StoragePath(bytes)
@@ -99,18 +99,18 @@ impl fmt::Display for StoragePath {
     }
 }
 
-/// The keys that select what a file shows.
+/// The keys that select the content of a file.
 const SELECTING: [&[u8]; 3] = [b"fb.csn", b"fb.tag", b"fb.raw"];
-/// The hints that tell how urgent a request is.
+/// The hints with the urgency of a request.
 const URGENT: [&[u8]; 2] = [b"fb.priority", b"fb.deadline"];
 
 impl Opaque<'_> {
-    /// The pairs that select what a file shows, as they are written behind a path: `?fb.csn=41`, or nothing.
+    /// The pairs that select the content of a file, as a suffix of a path: `?fb.csn=41`, or nothing.
     pub fn selection(&self) -> Vec<u8> {
         self.only(&SELECTING)
     }
 
-    /// The same with those that tell how urgent it is. No other server is sent more: there may be a token.
+    /// The selection with the hints of urgency. No other pair is sent to another server: there may be a token.
     pub(super) fn selection_and_urgency(&self) -> Vec<u8> {
         self.only(&[SELECTING.as_slice(), &URGENT].concat())
     }

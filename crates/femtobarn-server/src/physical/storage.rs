@@ -1,12 +1,12 @@
 //! The interface of the physical layer: a [`Storage`] is a tree of files, a [`StoredFile`] an open file of it.
 //!
 //! 1. A storage never leaves its top, even through symbolic links that lead out. Paths are valid by their type.
-//! 2. Methods may block, so they are called where blocking is allowed. Those named `try_..` never block: they answer
+//! 2. Methods may block, so they are called where blocking is allowed. Those named `try_..` never block: they return
 //!    `None` instead.
-//! 3. Opaque information is passed down unparsed; a storage reads the keys that it knows. Those that are [hints](super::Hints)
-//!    change no byte of an answer.
-//! 4. Reading past the end of a file gives fewer bytes, never an error.
-//! 5. What was written before [`StoredFile::sync`] returned is durable.
+//! 3. Opaque information is passed down unparsed; a storage reads the keys that it knows. Those that are
+//!    [hints](super::Hints) change no byte of an answer.
+//! 4. Reading past the end of a file returns fewer bytes, never an error.
+//! 5. All bytes written before [`StoredFile::sync`] are durable when it returns.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -50,9 +50,9 @@ pub struct Metadata {
     pub owner: Arc<str>,
     /// The group's name.
     pub group: Arc<str>,
-    /// Whether this server may read it.
+    /// Whether this server may read the file.
     pub is_readable: bool,
-    /// Whether this server may write it.
+    /// Whether this server may write the file.
     pub is_writable: bool,
     /// Whether the bytes are on this server, and not only in mass storage.
     pub is_online: bool,
@@ -69,7 +69,7 @@ pub struct FolderEntry {
     pub metadata: Option<Metadata>,
 }
 
-/// How a file is to be opened.
+/// How to open a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenMode {
     /// Opens for writing, too. Creating or truncating a file implies it.
@@ -109,7 +109,7 @@ pub struct Space {
     pub file_system: u64,
 }
 
-/// A tree of files. A storage that leaves a change out refuses it.
+/// A tree of files. The default implementation of a change refuses it.
 pub trait Storage: Send + Sync + 'static {
     /// The error of a change that the storage refuses; `what` completes "cannot .. PATH".
     fn read_only(&self, what: &str, path: &StoragePath) -> StorageError {
@@ -124,14 +124,14 @@ pub trait Storage: Send + Sync + 'static {
     ) -> StorageResult<Arc<dyn StoredFile>>;
     /// The metadata of a file or folder.
     fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata>;
-    /// The entries of a folder in the order of their names, with their metadata if it is asked for.
+    /// The entries of a folder in the order of their names, with their metadata if requested.
     fn list(
         &self,
         path: &StoragePath,
         with_metadata: bool,
         opaque: Opaque<'_>,
     ) -> StorageResult<Vec<FolderEntry>>;
-    /// Creates a folder. With `parents`, folders above it are created too, and all of them may exist already.
+    /// Creates a folder. With `parents`, its parent folders are created too, and all of them may exist already.
     fn make_folder(&self, path: &StoragePath, _mode: u32, _parents: bool) -> StorageResult<()> {
         Err(self.read_only("make the folder", path))
     }
@@ -147,7 +147,7 @@ pub trait Storage: Send + Sync + 'static {
     fn rename(&self, from: &StoragePath, _to: &StoragePath) -> StorageResult<()> {
         Err(self.read_only("rename", from))
     }
-    /// As [`rename`](Self::rename), but what exists at `to` is not replaced: `EEXIST`.
+    /// Renames as [`rename`](Self::rename) does, but refuses an existing `to` with `EEXIST`.
     fn rename_new(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
         match self.metadata(to, Opaque::default()) {
             Ok(_) => Err(StorageError::cannot("replace", to, Errno::EEXIST)),
@@ -178,8 +178,8 @@ pub trait Storage: Send + Sync + 'static {
     ) -> StorageResult<()> {
         Err(self.read_only("set an attribute of", path))
     }
-    /// Begins to bring a file to this server's disk; the time that it takes, as far as is known: none if it is there.
-    /// Users who wait for mass storage get equal shares of it.
+    /// Begins to bring a file to this server's disk; returns the remaining time, as far as known, or `None` if the file
+    /// is on the disk. Users who wait for mass storage get equal shares of it.
     fn stage(
         &self,
         path: &StoragePath,
@@ -188,13 +188,13 @@ pub trait Storage: Send + Sync + 'static {
     ) -> StorageResult<Option<Duration>> {
         self.metadata(path, opaque).map(|_| None)
     }
-    /// Removes a file from this server's disk if mass storage has it; later if that takes its time to tell. A storage
-    /// without one ignores it.
+    /// Removes a file from this server's disk if mass storage has it; later if mass storage is slow to confirm that. A
+    /// storage without mass storage ignores this.
     fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         self.metadata(path, opaque).map(drop)
     }
-    /// Keeps files on this server's disk for a holder until a time; without one, ends that. Files that are not there are passed
-    /// over, and so are all by a storage without mass storage.
+    /// Keeps files on this server's disk for a holder until a time; without a time, ends that. Missing files are
+    /// skipped, as are all files by a storage without mass storage.
     fn pin(
         &self,
         _paths: &[StoragePath],
@@ -209,42 +209,43 @@ pub trait Storage: Send + Sync + 'static {
     }
 }
 
-/// An open file. Several threads may use it at once.
+/// An open file. Several threads may use it at the same time.
 pub trait StoredFile: Send + Sync + 'static {
     /// The current metadata.
     fn metadata(&self) -> StorageResult<Metadata>;
-    /// What no other file has that was, is or will be at its path, as far as the storage knows.
+    /// A number that no other file has that was, is or will be at its path, as far as the storage knows.
     fn identity(&self) -> StorageResult<u64> {
         Ok(self.metadata()?.id)
     }
     /// Reads into the buffer; fills it unless the file ends before.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize>;
-    /// [`StoredFile::read_at`] without blocking; none if the bytes are not in memory.
+    /// [`StoredFile::read_at`] without blocking; `None` if the bytes are not in memory.
     fn try_read_at(&self, _offset: u64, _buffer: &mut [u8]) -> StorageResult<Option<usize>> {
         Ok(None)
     }
     /// Writes all of the bytes.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> StorageResult<()>;
-    /// Makes what was written durable.
+    /// Makes all earlier writes durable.
     fn sync(&self) -> StorageResult<()>;
     /// Sets the file's size.
     fn truncate(&self, size: u64) -> StorageResult<()>;
     /// Announces that a range will be read soon; a storage without read-ahead ignores it.
     fn will_need(&self, _offset: u64, _size: u64) {}
     /// A descriptor from which the kernel can send the file's bytes: byte `n` of the file is byte `n` of the
-    /// descriptor. None if sending from it would bypass something, such as a throttle.
+    /// descriptor. `None` if sending from it would bypass something, such as a throttle.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// Whether its bytes come from another machine for each reader, so that those nobody wants cost more than a further call.
+    /// Whether the bytes come from another machine for each reader, so that unneeded bytes cost more than a further
+    /// call.
     fn is_remote(&self) -> bool {
         false
     }
-    /// The digest of the whole file by a kind of checksum, such as `adler32`, if it is known without reading the file.
+    /// The digest of the whole file by a kind of checksum, such as `adler32`, if known without reading the file.
     fn checksum(&self, _kind: &str) -> Option<String> {
         None
     }
-    /// The commit whose snapshot the file shows; none outside federations.
+    /// The commit whose snapshot the file shows; `None` outside federations.
     fn snapshot(&self) -> Option<u64> {
         None
     }

@@ -1,7 +1,9 @@
-//! Counts requests over HTTP and gRPC, and those that fail, by their answers: whatever makes these is counted once.
+//! Counts requests over HTTP and gRPC, and failed ones, by their answers, so that each is counted once, whichever code
+//! makes the answer.
 //!
-//! The kind of an error is that of the answer's status, unless who made it knows better and says so in its extensions. An
-//! answer that begins well fails if its body breaks off, and a gRPC call if its trailers say so.
+//! The kind of an error is that of the answer's status, unless the code that made the answer states another one in its
+//! extensions. An answer that begins well counts as failed if its body breaks off, and a gRPC call if its trailers have
+//! an error.
 
 use std::sync::Arc;
 
@@ -18,7 +20,7 @@ use tonic::Code;
 
 use crate::logical::request_counts::{ClientProtocol, RequestCounts};
 
-/// These routes, with all requests to them counted.
+/// Counts all requests to these routes.
 pub fn counted(routes: Router, counts: Arc<RequestCounts>) -> Router {
     routes.layer(from_fn_with_state(counts, count))
 }
@@ -54,7 +56,7 @@ fn watched(body: Body, counts: Arc<RequestCounts>, protocol: ClientProtocol) -> 
     Body::new(body.inspect_err(move |_| counts.count_error(protocol, ErrorKind::Io)))
 }
 
-/// The kind of error that an answer of HTTP is; none if it is none, or asks the client to come again later.
+/// The kind of error of an HTTP answer; `None` if it is not an error, or asks the client to retry later.
 fn error_of_answer(answer: &Response) -> Option<ErrorKind> {
     let status = answer.status();
     let is_error = status.is_client_error() || status.is_server_error();
@@ -63,7 +65,7 @@ fn error_of_answer(answer: &Response) -> Option<ErrorKind> {
     is_final.then(|| told.unwrap_or_else(|| kind_of_status(status)))
 }
 
-/// The kind of error that the status of an answer stands for.
+/// The kind of error for the status of an answer.
 pub(super) fn kind_of_status(status: StatusCode) -> ErrorKind {
     match status {
         StatusCode::NOT_FOUND | StatusCode::GONE => ErrorKind::NotFound,
@@ -82,12 +84,13 @@ pub(super) fn kind_of_status(status: StatusCode) -> ErrorKind {
     }
 }
 
-/// The kind of error in the headers or trailers of a call; none if it succeeded, goes on, or was cancelled by its client.
+/// The kind of error in the headers or trailers of a call; `None` if it succeeded, continues, or was cancelled by its
+/// client.
 fn error_of_call(headers: &HeaderMap) -> Option<ErrorKind> {
     kind_of_code(Code::from_bytes(headers.get("grpc-status")?.as_bytes()))
 }
 
-/// The kind of error that a call ended with; none if it succeeded or was cancelled by its client.
+/// The kind of error that a call ended with; `None` if it succeeded or was cancelled by its client.
 pub(super) fn kind_of_code(code: Code) -> Option<ErrorKind> {
     Some(match code {
         Code::Ok | Code::Cancelled => return None,

@@ -91,7 +91,7 @@ impl BufferPool {
 enum BufferMemory {
     Small(MmapMut),
     Large(MmapMut),
-    /// It has returned to its pool.
+    /// The buffer has returned to its pool.
     Gone,
 }
 
@@ -140,7 +140,7 @@ pub struct PooledBuffer {
 }
 
 impl PooledBuffer {
-    /// The same buffer, empty, whose first byte in use will be that at `start`.
+    /// The same buffer, empty, with `start` as the position of its first used byte.
     pub fn starting_at(mut self, start: usize) -> Self {
         (self.start, self.end) = (start, start);
         self
@@ -151,7 +151,7 @@ impl PooledBuffer {
         &self.memory[self.start..self.end]
     }
 
-    /// The bytes after those in use.
+    /// The bytes after the used ones.
     pub fn room(&mut self) -> &mut [u8] {
         &mut self.memory[self.end..]
     }

@@ -1,4 +1,4 @@
-//! The port: accepts connections, and tells protocols apart by the first byte.
+//! The port: accepts connections, and distinguishes protocols by the first byte.
 //!
 //! | first byte | protocol |
 //! |---|---|
@@ -32,18 +32,18 @@ use crate::auth::CertifiedName;
 use crate::client_shares::{ClientShare, ClientShares};
 use crate::tls::client_name;
 
-/// How long the first byte of a connection, and a TLS handshake, may take.
+/// The longest wait for the first byte of a connection, and for a TLS handshake.
 const FIRST_BYTE_WAIT: Duration = Duration::from_secs(30);
-/// How long the accept loop pauses if the operating system lacks resources.
+/// The pause of the accept loop if the operating system lacks resources.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often refused connections are told to the log.
+/// How often refused connections are logged.
 const REFUSALS_TOLD: Duration = Duration::from_secs(1);
 /// Bytes of HTTP/1.1 headers.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 const FIRST_OF_ROOT: u8 = 0;
 const FIRST_OF_TLS: u8 = 22;
 
-/// The client's end of a connection, which HTTP and gRPC find in a request's extensions.
+/// The client's end of a connection, in the extensions of requests of HTTP and gRPC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The client's address.
@@ -54,13 +54,13 @@ pub struct Peer {
     pub certificate: Option<Arc<CertifiedName>>,
 }
 
-/// Keeps the slot of a connection, which HTTP and gRPC find in a request's extensions, while it carries another protocol.
+/// Keeps the slot of a connection while it carries another protocol; in the extensions of requests of HTTP and gRPC.
 #[derive(Clone)]
 pub struct ConnectionClaim {
     _open: mpsc::Sender<()>,
 }
 
-/// Serves a connection of `root://` to its end, elsewhere, and keeps its slot until then.
+/// Serves a connection of `root://` to its end, on another thread, and keeps its slot until then.
 pub type ServeRoot = Box<dyn Fn(TcpStream, ConnectionSlot) -> io::Result<()> + Send + Sync>;
 
 /// The protocols to which connections are handed.
@@ -71,13 +71,13 @@ pub struct Protocols {
     pub http: Router,
     /// The threads for HTTP and gRPC.
     pub http_workers: Arc<Workers>,
-    /// The TLS configuration for HTTP and gRPC; none if the server has no certificate.
+    /// The TLS configuration for HTTP and gRPC; `None` if the server has no certificate.
     pub tls: Option<Arc<ServerConfig>>,
     /// Whether HTTP and gRPC must be encrypted.
     pub is_tls_required: bool,
     /// The limit of open connections.
     pub connections_max: usize,
-    /// The percentage of them that one machine may have.
+    /// The percentage of connections that one machine may have.
     pub machine_percent: u8,
     /// Counts of connections.
     pub counts: Arc<ConnectionCounts>,
@@ -103,7 +103,7 @@ impl ConnectionCounts {
     }
 }
 
-/// A connection's slot among those that there may be; counts it for as long as it lives.
+/// A connection's share in the limit on connections, for as long as it lives.
 pub struct ConnectionSlot {
     counts: Arc<ConnectionCounts>,
     _share: ClientShare,
@@ -148,7 +148,7 @@ pub async fn accept(listener: TcpListener, protocols: Arc<Protocols>) {
 }
 
 async fn pause_after(error: &io::Error) {
-    // A client that has disconnected already is no lack of resources.
+    // A client that has disconnected already does not mean a lack of resources.
     if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) {
         tracing::error!(%error, "cannot accept connections");
         tokio::time::sleep(PAUSE).await;
@@ -161,7 +161,7 @@ async fn serve(
     slot: ConnectionSlot,
     protocols: &Protocols,
 ) -> io::Result<()> {
-    // Answers are written in one piece, so delaying them to join them gains nothing.
+    // Answers are written in one piece, so delaying them to join them has no benefit.
     stream.set_nodelay(true)?;
     let mut first = [0];
     match timeout(FIRST_BYTE_WAIT, stream.peek(&mut first)).await {
@@ -214,7 +214,7 @@ async fn serve_http(
             serve_decrypted(stream, with_peer(certificate)).await
         }
     };
-    // Nothing is sent: it ends when the last claim does.
+    // Nothing is ever sent: the wait ends when the last claim is dropped.
     let _: Option<()> = claimed.recv().await;
     served
 }

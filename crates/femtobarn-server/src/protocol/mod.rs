@@ -2,14 +2,14 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `listener` | accepts connections and tells protocols apart |
+//! | `listener` | accepts connections and distinguishes protocols |
 //! | `workers`, `time_slice`, `buffers` | the threads that serve connections, and how they share cores; pooled memory for data in transit |
 //! | `xroot` | `root://` |
 //! | `rpc` | the catalogue service over gRPC |
 //! | `http` | the status page, metrics, and files over HTTP |
 //! | `answer_counting` | counts requests and errors of `rpc` and `http` |
 //!
-//! The protocols do not know each other.
+//! The protocols do not use each other.
 
 pub mod answer_counting;
 pub mod buffers;

@@ -1,10 +1,10 @@
-//! Short time slices for threads that serve connections, which make way for other threads between their requests.
+//! Short time slices for threads that serve connections, which yield to other threads between their requests.
 //!
-//! A thread with many connections finds the next request whenever it has answered one, so it does not sleep. The kernel then
-//! takes the core from it at a tick alone, every 4 ms, and its clients on the same machine, and the other threads of this
-//! kind, wait for as long. A bare loop in C on two cores, beside its 8 clients, answered the slowest hundredth of reads in
-//! 0.3 to 4 ms from run to run; with short slices and `sched_yield` in 0.3 ms, as a thread for each session does. A thread that
-//! yields loses the rest of its slice, which must be short for that.
+//! A thread with many connections finds the next request whenever it has answered one, so it does not sleep. The kernel
+//! then takes the core from it only at a tick, every 4 ms, and its clients on the same machine, and the other threads
+//! of this kind, wait for as long. A bare loop in C on two cores, beside its 8 clients, answered the slowest hundredth
+//! of reads in 0.3 to 4 ms from run to run; with short slices and `sched_yield` in 0.3 ms, as a thread for each session
+//! does. A thread that yields loses the rest of its slice, which must be short for that.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,10 +14,11 @@ use nix::libc;
 /// The shortest slice that Linux grants.
 const SHORTEST: Duration = Duration::from_micros(100);
 
-/// Threads and processes that the thread begins, which work for long, have the usual slices (`SCHED_FLAG_RESET_ON_FORK`).
+/// Threads and processes that this thread starts run for long, so they get the usual slices
+/// (`SCHED_FLAG_RESET_ON_FORK`).
 const FOR_THIS_ALONE: u64 = 1;
 
-/// `struct sched_attr` of Linux, in its first version: what `sched_getattr` and `sched_setattr` exchange.
+/// `struct sched_attr` of Linux, in its first version, for `sched_getattr` and `sched_setattr`.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct SchedulingAttributes {
@@ -55,7 +56,7 @@ impl TimeSlice {
     }
 }
 
-/// Shortens the slices of this thread; none if they are as long as before.
+/// Shortens the slices of this thread; `None` if they are as long as before.
 fn shortened() -> Option<()> {
     let before = attributes()?;
     let policy = i32::try_from(before.policy).ok()?;
@@ -65,7 +66,7 @@ fn shortened() -> Option<()> {
     let runtime = SHORTEST.as_nanos() as u64;
     let flags = before.flags | FOR_THIS_ALONE;
     set_attributes(&SchedulingAttributes { runtime, flags, ..before });
-    // A kernel that does not know of slices takes them, too, and forgets them.
+    // A kernel without support for slices accepts them, too, and ignores them.
     (attributes()?.runtime == runtime).then_some(())
 }
 
@@ -85,7 +86,7 @@ fn set_attributes(attributes: &SchedulingAttributes) {
     // SAFETY: the kernel reads as many bytes as the attributes say that they have.
     let set =
         unsafe { libc::syscall(libc::SYS_sched_setattr, this, &raw const *attributes, flags) };
-    // If it fails, the slice is as long as before, which the caller finds out.
+    // If this fails, the slice is as long as before, which the caller checks.
     let _ = set;
 }
 

@@ -2,8 +2,8 @@
 //!
 //! 1. A connection stays on its thread. So a request wakes no other thread, as work stealing would: that takes longer
 //!    than a small read, or a row of a catalogue.
-//! 2. A new connection goes to the thread with the fewest connections.
-//! 3. A thread makes way for others after each few requests.
+//! 2. A new connection is assigned to the thread with the fewest connections.
+//! 3. A thread yields to others after every few requests.
 
 use std::future::Future;
 use std::io;
@@ -19,8 +19,8 @@ use tokio::sync::Notify;
 
 use super::time_slice::TimeSlice;
 
-/// Sockets of which a thread handles what has arrived before it makes way: with 64, the slowest hundredth of answers to 32
-/// sessions takes twice as long.
+/// Sockets whose requests a thread handles before it yields: with 64, the slowest hundredth of answers to 32 sessions
+/// takes twice as long.
 const SOCKETS_IN_TURN: usize = 8;
 
 /// How long blocking calls may continue when the threads are stopped.
@@ -104,8 +104,8 @@ impl Workers {
         Ok(())
     }
 
-    /// Runs a task on the first thread. A lone client's connection is there, too, and what it waits for there
-    /// wakes no other thread.
+    /// Runs a task on the first thread. A lone client's connection is there, too, so a task that it waits for wakes no
+    /// other thread.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Some(worker) = self.workers.first() {
             worker.handle.spawn(task);
@@ -117,7 +117,7 @@ impl Workers {
         self.workers.iter().for_each(|worker| worker.stop.notify_one());
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
-            // A thread that panicked has ended as well.
+            // The thread has ended, even if it panicked.
             drop(thread.join());
         }
     }

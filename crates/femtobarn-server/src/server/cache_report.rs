@@ -11,7 +11,7 @@ use super::status_report::cache_status;
 use crate::physical::{CachedOrigin, LeavingFile};
 use crate::status::{CacheContents, LeavingFileStatus};
 
-/// What the caches of a server keep. It may look at all their files.
+/// The contents of a server's caches. May look at all their files.
 ///
 /// # Errors
 /// If a folder cannot be read.

@@ -1,5 +1,5 @@
-//! How the descriptors that the process may have are shared out: half of them for connections, a quarter for open files, and the rest for
-//! catalogues, caches and whatever else needs one.
+//! Divides the descriptors that the process may have: half for connections, a quarter for open files, and the rest for
+//! catalogues, caches and all other uses.
 
 use nix::sys::resource::{Resource, getrlimit};
 
@@ -20,7 +20,7 @@ fn for_connections(descriptors: usize, limits: &Limits) -> usize {
 }
 
 fn descriptors_max() -> usize {
-    // Every process has such a limit; without it, as many as there may be.
+    // Every process has such a limit; if it cannot be read, there is no limit.
     let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
     usize::try_from(most).unwrap_or(usize::MAX)
 }

@@ -30,17 +30,17 @@ pub(super) struct OpenExports {
     pub names: Vec<String>,
     /// The exports that are federations.
     pub federations: Vec<Arc<FederationService>>,
-    /// The same, for mounts.
+    /// The same federations, for mounts.
     pub served: Vec<ServedFederation>,
     /// The simulated disks of throttled exports.
     pub disks: Vec<ExportDisks>,
     /// The exports that are caches of other servers.
     pub caches: Vec<(String, Arc<CachedOrigin>)>,
-    /// What stages the databases of federations that have stores, by the names of their exports.
+    /// The recallers of federations with stores, by the names of their exports.
     pub recallers: Vec<(String, Arc<Recaller>)>,
-    /// What is read in stores of federations whose readers may, by the names of their exports.
+    /// Counts of reads in stores, for federations that allow these, by the names of their exports.
     pub in_place: Vec<(String, Arc<InPlaceCounts>)>,
-    /// What applies the rules of federations whose settings say so.
+    /// The rule keepers of federations whose settings have an interval.
     pub rule_keepers: Vec<RuleKeeper>,
     /// The place of this server in a cluster.
     pub membership: Option<Membership>,
@@ -72,7 +72,7 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
         let name = name_of(export)?;
         let is_federation = export.cache.is_none() && is_federation(&export.folder);
         let options = ExportOptions {
-            // Opening a database may first have to synthesise parts of its file.
+            // Opening a database may have to synthesise parts of its file first.
             is_quick: export.throttle.is_none() && export.cache.is_none() && !is_federation,
             is_read_only: export.read_only || config.read_only,
         };
@@ -124,7 +124,7 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
     Ok(exported)
 }
 
-/// The place in a cluster of a server with these exports; none if the configuration names no cluster.
+/// The membership of a server with these exports in a cluster; `None` if the configuration names no cluster.
 fn membership(config: &Config, exports: &mut Exports) -> Option<Membership> {
     let socket = &config.cluster.cmsd;
     if socket.as_os_str().is_empty() {
@@ -135,7 +135,7 @@ fn membership(config: &Config, exports: &mut Exports) -> Option<Membership> {
     Some(membership)
 }
 
-/// What stages the databases of a federation; none if it has no stores.
+/// The recaller of a federation's databases; `None` if it has no stores.
 fn recaller(service: &FederationService) -> Result<Option<Arc<Recaller>>, StartError> {
     let archive = Archive::open(service.catalog().clone());
     let archive = archive.map_err(|error| StartError::Config(error.to_string()))?;
@@ -157,7 +157,7 @@ fn report_eviction(archive: &Archive, database: &str, evicted: &femtobarn_archiv
     }
 }
 
-/// What applies the rules of a federation; none if its settings do not say how often.
+/// The rule keeper of a federation; `None` if its settings have no interval.
 fn rule_keeper(name: &str, recaller: &Recaller) -> Result<Option<RuleKeeper>, StartError> {
     let archive = Arc::clone(recaller.archive());
     let Some(seconds) = archive.settings().apply_every_seconds else { return Ok(None) };
@@ -219,7 +219,7 @@ fn files(export: &ExportConfig) -> Result<Arc<dyn Storage>, StartError> {
     Ok(files)
 }
 
-/// The files of another server, kept in an export's folder and its others.
+/// The files of another server, kept in an export's folder and its further folders.
 fn cached_origin(
     export: &ExportConfig,
     cache: &config::CacheConfig,
@@ -237,7 +237,7 @@ fn origin_url(cache: &config::CacheConfig) -> Result<Url, StartError> {
     Url::parse(&cache.of).map_err(|error| StartError::Config(format!("cache.of: {error}")))
 }
 
-/// Files behind the configured simulated disks.
+/// Files on the configured simulated disks.
 fn slow(files: Arc<dyn Storage>, throttle: &config::ThrottleConfig) -> ThrottledStorage {
     let model = DiskModel {
         bytes_per_second: throttle.bytes_per_second,

@@ -11,10 +11,10 @@
 //!
 //! 1. The number of threads is bounded by the cores: for `root://`, for HTTP and gRPC, and a blocking pool for each of
 //!    the two and for files over HTTP, so that a wait for a disk does not delay catalogues. The pool of `root://` is
-//!    larger if disks are throttled, or other machines waited for. One more thread accepts connections, closes idle files
-//!    and sessions, and fetches the keys of token issuers.
-//! 2. A certificate, an issuer's keys or a log level that is reloaded but invalid is logged, and the old one stays in
-//!    force. All other settings are read once, at the start.
+//!    larger if disks are throttled, or calls wait for other machines. One more thread accepts connections, closes idle
+//!    files and sessions, and fetches the keys of token issuers.
+//! 2. An invalid certificate, issuer's key or log level is logged at a reload, and the old one stays in force. All
+//!    other settings are read once, at the start.
 //! 3. A server that is stopped accepts no more connections, waits for transfers and transactions in progress for at
 //!    most the configured time, and ends the rest.
 
@@ -63,30 +63,30 @@ use state::ServerState;
 
 /// Threads of a blocking pool, for each core.
 const BLOCKING_THREADS_PER_CORE: usize = 16;
-/// The same for `root://` if disks are throttled, or origins or stores waited for, so that calls waiting for one do not delay those to another.
-/// Each thread may hold a buffer.
+/// The threads of `root://` if disks are throttled, or calls wait for origins or stores, so that the calls waiting for
+/// one do not delay those to another. Each thread may hold a buffer.
 const WAITING_THREADS_PER_CORE: usize = 1024;
 /// A stopping server ends early if there was no traffic for this time.
 const DRAIN_CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// How long a request waits for its turn to read the status, and then for the status.
+/// The longest wait of a request for its turn to read the status, and then for the status.
 const STATUS_WAIT_MAX: Duration = Duration::from_secs(5);
-/// The same for what caches keep: 200,000 files take two seconds.
+/// The longest waits for the contents of caches: 200,000 files take two seconds.
 const CACHES_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// A running server, with threads of its own. Dropping it stops it at once.
+/// A running server, with its own threads. Dropping it stops it at once.
 pub struct Server {
     address: SocketAddr,
     exports: Vec<String>,
     drain: Duration,
     settings: Mutex<ReloadableSettings>,
     state: Arc<ServerState>,
-    /// What brings new clients: the port, and a cluster.
+    /// The tasks that bring new clients: the port, and the login at a cluster.
     attracting: Vec<JoinHandle<()>>,
-    /// For `root://`, and for HTTP and gRPC.
+    /// The threads for `root://`, and those for HTTP and gRPC.
     workers: [Arc<Workers>; 2],
-    /// None once the server has ended.
+    /// `None` once the server has ended.
     runtime: Option<Runtime>,
 }
 
@@ -99,10 +99,10 @@ impl Server {
         Self::start_with_mounts(config, |_| Ok(vec![]))
     }
 
-    /// As [`start`](Self::start), with the pages that `mounts` makes for a federation.
+    /// Starts a server as [`start`](Self::start) does, with the pages that `mounts` makes for a federation.
     ///
     /// # Errors
-    /// [`StartError`], also if `mounts` fails; its text tells why.
+    /// [`StartError`], also with the text of `mounts` if that fails.
     pub fn start_with_mounts(
         config: Config,
         mounts: impl Fn(&ServedFederation) -> Result<Vec<Mount>, String>,
@@ -120,7 +120,7 @@ impl Server {
         let workers = [Arc::clone(&root_workers), Arc::clone(&http_workers)];
         let connections_max = descriptors::connections_max(&config.limits);
         let logical = layers::logical(&config, open.exports, &open.federations, &open.recallers)?;
-        // What others have has no space here.
+        // Files of other servers take no space here.
         let elsewhere = logical.redirector.iter().map(|redirector| redirector.name());
         let names: Vec<_> = open.names.iter().cloned().chain(elsewhere).collect();
         let state = Arc::new(ServerState {
@@ -180,11 +180,11 @@ impl Server {
         })
     }
 
-    /// Takes from a configuration what can change while the server runs: certificates, even if their files have the
-    /// same names, the keys of token issuers, and the log's level. Logs what was changed.
+    /// Applies the settings of a configuration that can change while the server runs: certificates, even if their files
+    /// have the same names, the keys of token issuers, and the log's level. Logs the changes.
     ///
     /// # Errors
-    /// A text for each setting that was refused and keeps its old value. They are logged, too.
+    /// A text for each setting that was refused and keeps its old value. The texts are logged, too.
     pub fn reload(&self, config: &Config) -> Result<(), Vec<String>> {
         let outcome = self.settings.lock().reload(config);
         tracing::info!(taken = outcome.taken.join(", "), "reloaded");
@@ -199,7 +199,7 @@ impl Server {
         self.address
     }
 
-    /// The names of exports, with which paths begin.
+    /// The names of the exports, which are prefixes of paths.
     pub fn exports(&self) -> Vec<String> {
         self.exports.clone()
     }
@@ -224,8 +224,8 @@ impl Server {
         self.end();
     }
 
-    /// Requests and bytes of `root://` clients, and bytes of files over HTTP, so far. Open files without traffic do not delay the stop: their clients
-    /// open them again at another server, or here.
+    /// Requests and bytes of `root://` clients, and bytes of files over HTTP, so far. Open files without traffic do not
+    /// delay the stop: their clients open them again at another server, or at this one later.
     fn traffic(&self) -> [u64; 4] {
         let totals = self.state.logical.sessions.totals();
         let counters =
@@ -319,7 +319,7 @@ fn mounted(
     Ok(pages)
 }
 
-/// What the server does without being asked.
+/// Starts the tasks that are not caused by requests.
 fn start_tasks(
     runtime: &Runtime,
     root_workers: &Workers,
@@ -395,7 +395,8 @@ fn cannot_listen(address: impl std::fmt::Display, error: &std::io::Error) -> Sta
     }
 }
 
-/// Checks a configuration, and returns its address, which other machines reach over TLS alone, or because `tls.off` says so.
+/// Checks a configuration, and returns its address. Other machines can reach that only over TLS, or because `tls.off`
+/// is set.
 fn checked(config: &Config) -> Result<SocketAddr, StartError> {
     config.check().map_err(StartError::Config)?;
     let at = (config.listen_address().trim_matches(['[', ']']), config.port);
@@ -408,7 +409,7 @@ fn checked(config: &Config) -> Result<SocketAddr, StartError> {
     Ok(address)
 }
 
-/// Listens on an address, and tells its port. It can be reused at once after a restart.
+/// Listens on an address, and returns it with the port. The address can be reused at once after a restart.
 fn bind(runtime: &Runtime, address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
     let open = || {
         use socket2::{Domain, Socket, Type};

@@ -9,10 +9,10 @@ use super::state::ServerState;
 use super::status_report::recall_status;
 use crate::status::{MountedTape, PendingEvictionStatus, QueuedRecallStatus, RecallQueueStatus};
 
-/// Files that are shown of a queue, however many there are.
+/// The most files of a queue that are shown.
 const FILES_MAX: usize = 100;
 
-/// What each federation of a server brings back from its stores.
+/// The recall queue of each federation of a server.
 pub(super) fn queues(state: &ServerState) -> Vec<RecallQueueStatus> {
     state.recallers.iter().map(queue).collect()
 }

@@ -1,5 +1,5 @@
-//! Settings that change while a server runs: certificates, the authorities of those of clients, the keys of token issuers, and the log's level. The audit log
-//! is opened again.
+//! Settings that change while a server runs: certificates, the authorities of clients' certificates, the keys of token
+//! issuers, and the log's level. A reload also opens the audit log again.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::config::{Config, LogConfig, TlsConfig};
 use crate::logging;
 use crate::tls::Certificates;
 
-/// The settings in force, and the parts of a server that take new ones.
+/// The settings in force, and the parts of a server that accept new ones.
 pub(super) struct ReloadableSettings {
     pub config: Config,
     pub certificates: Option<Arc<Certificates>>,
@@ -16,7 +16,7 @@ pub(super) struct ReloadableSettings {
     pub audit: Option<Arc<AuditLog>>,
 }
 
-/// What a reload has changed, and why other changes were refused.
+/// The changes of a reload, and the reasons of the refused ones.
 #[derive(Default)]
 pub(super) struct ReloadOutcome {
     pub taken: Vec<String>,
@@ -24,7 +24,7 @@ pub(super) struct ReloadOutcome {
 }
 
 impl ReloadableSettings {
-    /// Takes from a new configuration what can change. A setting that is refused keeps its old value.
+    /// Applies the settings of a new configuration that can change. A refused setting keeps its old value.
     pub(super) fn reload(&mut self, new: &Config) -> ReloadOutcome {
         let mut outcome = ReloadOutcome::default();
         self.reload_certificates(new, &mut outcome);
@@ -85,7 +85,8 @@ impl ReloadableSettings {
         }
     }
 
-    /// Whether settings differ that are read only at the start. Refused changes of the others were reported already.
+    /// Whether settings differ that are read only at the start. Refused changes of other settings were reported
+    /// already.
     fn needs_restart(&self, new: &Config) -> bool {
         let old = &self.config;
         let tls = TlsConfig { required: new.tls.required, off: new.tls.off, ..old.tls.clone() };

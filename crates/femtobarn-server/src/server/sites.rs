@@ -1,4 +1,4 @@
-//! The part of a server in federations with several servers: it joins, renews its leases, and leaves when it stops.
+//! A server among several of a federation: it joins, renews its leases, and leaves when it stops.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::config::Config;
 use crate::logical::catalogue::{FederationService, Site, watch_deadlocks};
 use crate::physical::{Storage, StoragePath};
 
-/// A lease is renewed so many times before it is over.
+/// The number of renewals of a lease within its duration.
 const RENEWALS: u32 = 4;
 
-/// Joins the federations that a server with this address serves, if its configuration says so.
+/// Joins the federations that a server with this address serves, if it is configured as one of several.
 ///
 /// # Errors
-/// [`StartError`] if one of them cannot have several servers, or one with this name is alive elsewhere.
+/// [`StartError`] if one of them cannot have several servers, or has an alive server of this name elsewhere.
 pub(super) fn join(
     config: &Config,
     federations: &[Arc<FederationService>],
@@ -67,8 +67,8 @@ fn join_one(
     Ok(())
 }
 
-/// Renews the leases of a server for ever, and looks for deadlocks with the others. The catalogue of one federation does not
-/// delay the lease in another.
+/// Renews the leases of a server for ever, and looks for deadlocks with the other servers. The catalogue of one
+/// federation does not delay the lease in another.
 pub(super) async fn renew(state: Arc<ServerState>) {
     let mut renewals = JoinSet::new();
     for (federation, site) in state.federations.iter().filter_map(|it| Some((it, it.site()?))) {
@@ -106,7 +106,7 @@ pub(super) fn leave(federations: &[Arc<FederationService>]) {
     federations.iter().filter_map(|federation| federation.site()).for_each(|site| site.leave());
 }
 
-/// Where a server is reached that does not say so: by the address that it listens on, or the name of the machine.
+/// The URL of a server whose configuration has none: from the address that it listens on, or the name of the machine.
 fn own_url(config: &Config, address: SocketAddr) -> String {
     let scheme = if config.tls.required { "roots" } else { "root" };
     let (ip, port) = (address.ip(), address.port());

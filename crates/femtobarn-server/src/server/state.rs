@@ -19,7 +19,7 @@ pub(crate) struct ServerState {
     pub exports: Vec<String>,
     pub is_draining: AtomicBool,
     pub counts: Arc<ConnectionCounts>,
-    /// Connections that the server takes at once.
+    /// The most connections of the server at the same time.
     pub connections_max: usize,
     pub logical: Arc<Logical>,
     /// Bytes of files that were sent and received over HTTP.
@@ -28,13 +28,13 @@ pub(crate) struct ServerState {
     pub disks: Vec<ExportDisks>,
     /// The exports that are caches of other servers.
     pub caches: Vec<(String, Arc<CachedOrigin>)>,
-    /// Whether the server is logged in at its cluster; none if it is in none.
+    /// Whether the server is logged in at its cluster; `None` if it is not part of one.
     pub login: Option<ClusterLogin>,
-    /// What stages the databases of federations that have stores, by the names of their exports.
+    /// The recallers of federations with stores, by the names of their exports.
     pub recallers: Vec<(String, Arc<Recaller>)>,
-    /// What is read in stores of federations whose readers may, by the names of their exports.
+    /// Counts of reads in stores, for federations that allow these, by the names of their exports.
     pub in_place: Vec<(String, Arc<InPlaceCounts>)>,
-    /// They apply the rules of federations until the server ends.
+    /// The rule keepers of federations, which run until the server ends.
     pub _rule_keepers: Vec<RuleKeeper>,
 }
 

@@ -94,7 +94,7 @@ pub(super) fn status(state: &ServerState) -> ServerStatus {
     ServerStatus { alerts: alerts(&status, state.connections_max), ..status }
 }
 
-/// The requests of all protocols; their number for `root://` is known to its sessions.
+/// The requests of all protocols; `of_root` is the number for `root://`, which its sessions count.
 fn protocols(logical: &Logical, of_root: u64) -> Vec<ProtocolStatus> {
     let counts = &logical.request_counts;
     let status = |protocol: ClientProtocol| ProtocolStatus {
@@ -108,7 +108,7 @@ fn protocols(logical: &Logical, of_root: u64) -> Vec<ProtocolStatus> {
     ClientProtocol::ALL.map(status).to_vec()
 }
 
-/// The resident memory of this process in bytes; 0 if it is unknown.
+/// The resident memory of this process in bytes; 0 if unknown.
 fn memory_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kibibytes = text.lines().find_map(|line| {
@@ -117,7 +117,7 @@ fn memory_bytes() -> u64 {
     kibibytes.map_or(0, |count| count * 1024)
 }
 
-/// The capacity of an export; none if its file system reports an error.
+/// The capacity of an export; `None` if its file system reports an error.
 fn export_status(logical: &Logical, name: &str) -> Option<ExportStatus> {
     let path = StoragePath::new(name.as_bytes()).ok()?;
     let space = logical.exports.space(&path).ok()?;

@@ -1,5 +1,5 @@
-//! The status of a server, for `/metrics`, `femtobarn top` and the status page: of all of it here, of the stores of its
-//! federations in `stores`, of its caches of other servers in `caches`.
+//! The status of a server, for `/metrics`, `femtobarn top` and the status page: of the server itself here, of the
+//! stores of its federations in `stores`, of its caches of other servers in `caches`.
 
 mod caches;
 mod stores;
@@ -44,15 +44,15 @@ pub struct ServerStatus {
     pub recalls: Vec<RecallStatus>,
     /// The stores of federations.
     pub stores: Vec<StoreStatus>,
-    /// What is read in stores of federations whose readers may.
+    /// Reads in stores, for federations that allow these.
     pub in_place: Vec<InPlaceStatus>,
     /// The servers of copies to which readers are redirected, as they answered within the last seconds.
     pub copy_servers: Vec<CopyServerStatus>,
     /// The servers to which a server without data redirects.
     pub data_servers: Vec<DataServerStatus>,
-    /// The login of a data server of an XRootD cluster; none if it is none.
+    /// The login of a data server of an XRootD cluster; `None` if this server is not one.
     pub cluster: Option<ClusterStatus>,
-    /// The copies of federations at other servers that have asked for new commits within a minute.
+    /// The followers of federations that have asked for new commits within a minute.
     pub followers: Vec<FollowerStatus>,
     /// The resident memory of the server's process, in bytes.
     pub memory_bytes: u64,
@@ -62,7 +62,7 @@ pub struct ServerStatus {
     pub federations: Vec<FederationStatus>,
     /// Request times, by export and kind.
     pub latencies: Vec<LatencyStatus>,
-    /// What an operator should do something about, the critical ones first.
+    /// Alerts for the operator, the critical ones first.
     pub alerts: Vec<AlertStatus>,
 }
 
@@ -73,11 +73,11 @@ pub struct AlertStatus {
     pub name: &'static str,
     /// Whether clients fail, or are about to.
     pub is_critical: bool,
-    /// What there is.
+    /// The finding.
     pub summary: String,
-    /// What it means.
+    /// The meaning of the finding.
     pub description: &'static str,
-    /// What to do.
+    /// Advice for the operator.
     pub action: &'static str,
 }
 
@@ -118,20 +118,20 @@ pub struct FederationStatus {
 pub struct ClusterStatus {
     /// Whether the cluster sends clients here.
     pub is_logged_in: bool,
-    /// Why it does not.
+    /// Why the server is not logged in; empty if it is.
     pub why_not: String,
 }
 
-/// A copy of a federation that follows it.
+/// A follower of a federation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FollowerStatus {
     /// The name of the federation's export.
     pub federation: String,
-    /// Where the copy is served, or its name.
+    /// The URL at which the copy is served, or its name.
     pub name: String,
-    /// Its newest commit when it asked last.
+    /// The newest commit of the copy at its last question.
     pub at: u64,
-    /// Commits that it did not have then.
+    /// Commits that the copy lacked then.
     pub behind: u64,
     /// Seconds since then.
     pub silent_seconds: f64,
@@ -142,30 +142,31 @@ pub struct FollowerStatus {
 pub struct CopyServerStatus {
     /// The name of the federation's export.
     pub federation: String,
-    /// Its address, `host:port`.
+    /// The address, `host:port`.
     pub address: String,
-    /// The newest commit that it shows.
+    /// The newest commit that the server shows.
     pub at: u64,
-    /// Commits that it does not show.
+    /// Commits that the server does not show yet.
     pub behind: u64,
-    /// Requests that it works on, and clients that were redirected there since it said so.
+    /// The requests in progress that the server reported, and clients that were redirected there since.
     pub load: u64,
 }
 
 /// A server to which a server without data redirects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DataServerStatus {
-    /// Its address, `host:port`.
+    /// The address, `host:port`.
     pub address: String,
-    /// Whether it answers.
+    /// Whether the server answers.
     pub is_up: bool,
-    /// Why it does not.
+    /// Why the server is down; empty if it is up.
     pub why_down: String,
-    /// Requests that it works on, if it says so, and clients that were redirected there since it answered last.
+    /// The requests in progress that the server reported, if it does, and clients that were redirected there since its
+    /// last answer.
     pub load: u64,
     /// Clients that were redirected there since the start.
     pub redirects: u64,
-    /// Whether it keeps what is read from it of another server's files.
+    /// Whether the server is a cache of another server's files.
     pub is_cache: bool,
 }
 
@@ -225,7 +226,7 @@ pub struct ProtocolStatus {
     pub name: &'static str,
     /// Requests; calls of gRPC.
     pub requests: u64,
-    /// Those that were refused or failed, by the kinds of errors as Python names them.
+    /// The requests that were refused or failed, by the kinds of errors as Python names them.
     pub errors: BTreeMap<&'static str, u64>,
 }
 
@@ -240,7 +241,7 @@ pub struct SessionStatus {
     pub user: String,
     /// The client's host.
     pub host: String,
-    /// The client's program, as it says.
+    /// The client's program, as the client names it.
     pub program: String,
     /// Seconds since the session began.
     pub age_seconds: u64,
@@ -259,13 +260,13 @@ pub struct SessionStatus {
 pub struct FileStatus {
     /// The path that clients use.
     pub path: String,
-    /// Whether it is open for writing.
+    /// Whether the file is open for writing.
     pub is_writable: bool,
-    /// The number of sessions that have it open.
+    /// The number of sessions that have the file open.
     pub users: u64,
-    /// Bytes read from it since it was opened.
+    /// Bytes read from the file since it was opened.
     pub bytes_read: u64,
-    /// Bytes written to it since it was opened.
+    /// Bytes written to the file since it was opened.
     pub bytes_written: u64,
 }
 
@@ -276,7 +277,7 @@ pub struct DiskStatus {
     pub name: String,
     /// Seconds for which the disk was busy.
     pub busy_seconds: f64,
-    /// The part of these that was spent on seeks.
+    /// The part of the busy seconds that was spent on seeks.
     pub seek_seconds: f64,
     /// Seeks.
     pub seeks: u64,

@@ -1,17 +1,17 @@
-//! Databases in stores: what is read of them in place, and what comes back.
+//! Databases in stores: reads in place, and recalls.
 
 use serde::Serialize;
 
-/// What is read of a federation's databases in its stores, since the server started.
+/// Reads of a federation's databases in its stores, since the server started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct InPlaceStatus {
     /// The name of its export.
     pub name: String,
     /// Bytes that clients read.
     pub read_bytes: u64,
-    /// Bytes that stores were asked for.
+    /// Bytes that were requested from stores.
     pub fetched_bytes: u64,
-    /// How often a copy was left because it could not be read.
+    /// How many times a copy was abandoned because it could not be read.
     pub left_copies: u64,
 }
 
@@ -45,13 +45,13 @@ pub struct RecallStatus {
 pub struct StoreStatus {
     /// The name of the federation's export.
     pub federation: String,
-    /// Its own name.
+    /// The store's name.
     pub name: String,
-    /// Seconds for which files have been wanted of it, and none came back; 0 if none is wanted.
+    /// Seconds for which files were requested from the store, and none arrived; 0 if none is requested.
     pub stalled_seconds: f64,
 }
 
-/// The files that a federation brings back from its stores: their sums, and the first of them.
+/// The files that a federation brings back from its stores: sums, and the first of these files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RecallQueueStatus {
     /// The sums.
@@ -59,20 +59,21 @@ pub struct RecallQueueStatus {
     pub sums: RecallStatus,
     /// The tapes that are mounted.
     pub mounted: Vec<MountedTape>,
-    /// The files that come, and then those that wait, about in the order in which their turns come; at most a hundred.
+    /// The files that are being brought back, then those that wait, roughly in the order of their turns; at most a
+    /// hundred.
     pub recalls: Vec<QueuedRecallStatus>,
-    /// The files that are about to leave the disk, as clients have asked for; at most a hundred.
+    /// The files that are about to be evicted, as clients have requested; at most a hundred.
     pub leaving: Vec<PendingEvictionStatus>,
 }
 
-/// A file that is about to leave the disk.
+/// A file that is about to be evicted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PendingEvictionStatus {
-    /// Its path at the server.
+    /// The path at the server.
     pub path: String,
     /// Whether its stores are being asked for its copies.
     pub is_running: bool,
-    /// Seconds since that was asked for.
+    /// Seconds since the request.
     pub age_seconds: u64,
 }
 
@@ -81,29 +82,29 @@ pub struct PendingEvictionStatus {
 pub struct MountedTape {
     /// The name of its store.
     pub store: String,
-    /// Its own name.
+    /// The name of the tape.
     pub tape: String,
 }
 
 /// A file that is brought back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct QueuedRecallStatus {
-    /// Its path.
+    /// The path.
     pub path: String,
-    /// Its bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// The store that has it.
+    /// The store of the copy.
     pub store: String,
-    /// The tape there, and the place on it, as far as they are known.
+    /// The tape of the copy, and the position on it, as far as known.
     pub tape: Option<String>,
     /// See `tape`.
     pub position: Option<u64>,
-    /// Who asked for it first; empty for clients that have opened it.
+    /// The user who requested it first; empty for clients that have opened it.
     pub user: String,
-    /// Whether it comes, and does not wait any more.
+    /// Whether it is being brought back, and does not wait any more.
     pub is_running: bool,
-    /// Seconds since it was asked for.
+    /// Seconds since the request.
     pub age_seconds: u64,
-    /// Seconds that it still takes, by the estimate that was made then.
+    /// Seconds that it will still take, by the estimate at the request.
     pub remaining_seconds: u64,
 }

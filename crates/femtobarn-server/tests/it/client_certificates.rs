@@ -1,4 +1,5 @@
-//! Certificates of clients, by `root://`, HTTP and gRPC alike: whom they name, which are refused, and how clients are told.
+//! Certificates of clients, with `root://`, HTTP and gRPC: the names in them, the refused ones, and the errors that
+//! clients get.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,7 +28,7 @@ struct CertifiedClients {
     stranger: Authority,
 }
 
-/// What a client may do by one protocol, or that its certificate is refused.
+/// The rights of a client by one protocol, or the refusal of its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Access {
     Refused(String),
@@ -192,13 +193,13 @@ fn certificates_of_clients_name_whoever_has_roles() {
     assert_eq!(clients.accesses(&ann, Some(none)), all(Access::Denied));
     let reads = clients.guarded.token("storage.read:/");
     assert_eq!(clients.accesses(&plain(("x", "y"), 2), Some(reads)), all(Access::Reads));
-    // Clients send the token that they find: one for other servers keeps nobody from the rights of the certificate.
+    // Clients send any token that they find: a token for other servers does not take the certificate's rights away.
     let others = json!({"iss": "https://elsewhere.example", "scope": "storage.read:/"});
     let others = clients.guarded.token_with(&others);
     assert_eq!(clients.accesses(&ann, Some(others)), all(Access::Reads));
 }
 
-/// Each such login once left a session behind for ever.
+/// Each of these logins once left a session that never ended.
 #[test]
 fn certificates_without_a_readable_name_begin_no_session() {
     let clients = CertifiedClients::start(|config| config.auth.anonymous = Allowed::Read);

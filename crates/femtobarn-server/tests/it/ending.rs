@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Sets a flag when dropped, also by a failure, that tells the other threads of a test to end.
+/// Sets a flag when dropped, also by a failure, which ends the other threads of a test.
 pub(crate) struct EndsOthers<'a>(pub &'a AtomicBool);
 
 impl Drop for EndsOthers<'_> {

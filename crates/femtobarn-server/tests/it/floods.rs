@@ -1,5 +1,5 @@
-//! Floods: a server in a process of its own, of which threads, descriptors and resident memory are counted while clients of one machine do
-//! their worst, and a client of another one goes on.
+//! Floods: a server in a separate process, whose threads, descriptors and resident memory are counted while clients of
+//! one machine misbehave, and a client of another machine continues to work.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,17 +20,17 @@ use crate::xroot::{Peer, pattern, wait_until};
 const HOSTILE: [u8; 4] = [127, 0, 0, 2];
 /// Files of the served folder.
 const FILES: usize = 1200;
-/// Where the process writes the address of its server.
+/// The file to which the process writes the address of its server.
 const ADDRESS: &str = "address";
 
-/// A server in a process that may have so many descriptors.
+/// A server in a process with a limited number of descriptors.
 struct Flooded {
     process: Killable,
     address: SocketAddr,
     folder: TempDir,
 }
 
-/// What a process uses.
+/// The resources that a process uses.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
     threads: usize,
@@ -40,7 +40,7 @@ struct Usage {
 
 impl Flooded {
     fn start(descriptors: u64) -> Self {
-        // The clients of this test are as many.
+        // This test has as many clients.
         let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -113,7 +113,7 @@ fn serves() {
     }
 }
 
-/// One machine could have all connections, by not logging in or by slow requests, and nobody else got one.
+/// One machine could once take all connections, by not logging in or by slow requests, so that no other client got one.
 #[test]
 fn connections_that_say_nothing_or_little_leave_room_for_others() {
     const CONNECTIONS: usize = 3000;
@@ -132,7 +132,7 @@ fn connections_that_say_nothing_or_little_leave_room_for_others() {
         .collect();
     server.assert_well();
     let now = server.usage();
-    // Half of the half that is for connections.
+    // A machine gets half of the half for connections.
     let most = CONNECTIONS / 2 / 2;
     assert!(now.descriptors <= before.descriptors + most + 10, "{before:?} {now:?}");
     assert!(now.descriptors >= before.descriptors + most * 3 / 5, "{before:?} {now:?}");
@@ -143,7 +143,7 @@ fn connections_that_say_nothing_or_little_leave_room_for_others() {
     wait_until("giving all back", || server.usage().descriptors <= before.descriptors + 10);
 }
 
-/// Clients that opened more files than there are descriptors kept everybody from connecting.
+/// Clients that opened more files than there are descriptors once kept all others from connecting.
 #[test]
 fn opens_of_more_files_than_there_are_descriptors_leave_some_for_others() {
     let server = Flooded::start(512);
@@ -177,7 +177,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What is read and written until the server has closed the connection.
+/// Sends `flood` and reads the answers until the server has closed the connection.
 fn until_closed(mut stream: TcpStream, flood: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     for bytes in flood {
         if stream.write_all(&bytes).is_err() {
@@ -204,7 +204,7 @@ fn floods_of_headers_and_of_cancelled_requests_end_their_connection_alone() {
     let greeting = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &[])].concat();
     // `GET / http`, by the numbers of HPACK's static table.
     let request = [0x82, 0x84, 0x86];
-    // CVE-2023-44487: requests that are cancelled at once count as none that is open.
+    // CVE-2023-44487: requests that are cancelled at once do not count as open.
     let cancelled = (0..200_000_u32).map(|number| {
         let stream = 2 * number + 1;
         [frame(1, 5, stream, &request), frame(3, 0, stream, &8_u32.to_be_bytes())].concat()
@@ -214,7 +214,7 @@ fn floods_of_headers_and_of_cancelled_requests_end_their_connection_alone() {
     until_closed(server.hostile(&greeting).unwrap(), counted);
     assert!(sent < 200_000, "the server took all requests that were cancelled");
 
-    // Headers that go on without an end.
+    // Headers without an end.
     let begin = std::iter::once(frame(1, 0, 1, &request));
     let more = [&[0x40, 1, b'x', 0x7f, 0x81, 0x7c][..], &[b'y'; 16_000]].concat();
     let endless = begin.chain(std::iter::repeat_n(frame(9, 0, 1, &more), 5000));

@@ -25,7 +25,7 @@ fn connect(guarded: &Guarded, find_token: fn() -> Option<String>) -> Result<Remo
     RemoteCatalogue::connect(&guarded.url("roots", "/lhc.fed"), &options)
 }
 
-/// Such clients once asked for tokens without end.
+/// These clients once asked for tokens without end.
 #[test]
 fn a_client_that_finds_a_new_token_each_time_is_told_that_they_are_refused() {
     static FOUND: AtomicUsize = AtomicUsize::new(0);
@@ -37,12 +37,12 @@ fn a_client_that_finds_a_new_token_each_time_is_told_that_they_are_refused() {
     assert!(FOUND.load(Ordering::Relaxed) < 10);
 }
 
-/// Such a commit once was in doubt, though the server had not begun it.
+/// This commit was once in doubt, though the server had not begun it.
 #[test]
 fn a_commit_with_an_expired_token_is_refused_and_made_with_the_next() {
     /// The token that clients find.
     static FOUND: Mutex<Option<String>> = Mutex::new(None);
-    /// How many tokens were found after that, by the client that finds a new one each time.
+    /// The number of tokens found after that, by the client that finds a new one each time.
     static REFUSED: AtomicUsize = AtomicUsize::new(0);
     fn find() -> Option<String> {
         FOUND.lock().clone()
@@ -64,7 +64,7 @@ fn a_commit_with_an_expired_token_is_refused_and_made_with_the_next() {
         Some((catalogue, other, lock))
     });
     let (catalogue, other, lock) = opened.expect("a token is valid for three seconds");
-    // That of the client with the lock is as old, and its session ends with the first call after it.
+    // The token of the client with the lock is as old, and its session ends with the first call after it.
     while other.head().is_ok() {
         std::thread::sleep(Duration::from_millis(20));
     }

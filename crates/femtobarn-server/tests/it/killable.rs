@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-/// Has the argument of the role that a process plays.
+/// The environment variable with the argument of a process's role.
 const ARGUMENT: &str = "FEMTOBARN_TEST_ARGUMENT";
 
 /// A process that is killed when this is dropped.

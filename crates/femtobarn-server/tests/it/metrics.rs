@@ -101,7 +101,7 @@ fn metrics_have_request_times_by_kind_and_export() {
     assert!(waits.buckets.iter().sum::<u64>() > 0, "no wait for the locked database was counted");
 }
 
-/// The errors of a protocol that a server has counted, without those kinds that there are none of.
+/// The errors of a protocol that a server has counted, without kinds that did not occur.
 fn errors(server: &Server, protocol: &str) -> Vec<(&'static str, u64)> {
     let status = server.status();
     let of_it = status.protocols.into_iter().find(|it| it.name == protocol).unwrap();

@@ -1,4 +1,4 @@
-//! Whole servers behind a redirector: who may ask it, what it tells, and one that is silent.
+//! Whole servers behind a redirector: the rights that it asks for, its answers, and a silent server.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use xrd::{ErrorCode, Location, QueryCode};
 
 use crate::xroot::wait_until;
 
-/// Two servers of folders, and a redirector to them. Addresses tell them apart.
+/// Two servers of folders, and a redirector to them, with different addresses.
 struct Site {
     servers: [Server; 2],
     folder: TempDir,
@@ -28,7 +28,7 @@ impl Site {
         Self::start_with(&[], |_| {})
     }
 
-    /// The redirector also redirects to these URLs, which need not be up, and has the settings that the function makes.
+    /// The redirector also redirects to these URLs, which need not be up; `set` changes its settings.
     fn start_with(others: &[String], set: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let servers = [1, 2].map(|number: u8| {
@@ -83,7 +83,7 @@ fn at(path: &str) -> Location {
     Location::new(path.to_owned()).unwrap()
 }
 
-/// How a server refuses, and its text.
+/// The code and text of a server's refusal.
 fn refusal<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> (ErrorCode, String) {
     match answer.unwrap_err() {
         ClientError::Refused { code, message, .. } => (code, message),
@@ -91,7 +91,7 @@ fn refusal<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> (ErrorCode, St
     }
 }
 
-/// A server that accepts connections and says nothing: its URL, and how many it has accepted.
+/// A server that accepts connections and never answers: its URL, and the number of accepted connections.
 fn silent_server() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.3:0").unwrap();
     let url = format!("root://{}//data", listener.local_addr().unwrap());
@@ -114,7 +114,7 @@ fn a_silent_server_holds_up_nobody() {
     let site = Site::start_with(&[silent], |_| {});
     site.put(2, "file");
     let client = site.client();
-    // It is not known to be down yet, or it is: both are the same for what others have.
+    // Whether the silent server is known to be down yet makes no difference for files of the other ones.
     assert_eq!(client.stat(&at("/data/file")).unwrap().size, 9);
     let status = || site.redirector.status().data_servers[2].clone();
     wait_until("it counts as down", || !status().why_down.contains("not asked"));

@@ -93,7 +93,7 @@ pub(crate) fn serve_files(
     let mut exports = Exports::default();
     let manner = ExportOptions { is_quick: false, is_read_only: false };
     exports.add(&StoragePath::new(b"/test.fed").unwrap(), Arc::new(storage), manner).unwrap();
-    // The engine of these tests stands for one on another machine.
+    // The engine of these tests represents one on another machine.
     let settings = Settings { pass_files: false, ..Settings::default() };
     let logical = Arc::new(Logical::new(settings, exports));
     let shared = Arc::new(RootService::new(Arc::clone(&logical), Authenticator::open()));

@@ -1,4 +1,4 @@
-//! Open files that several sessions share: which syncs may be skipped, and how many stay open for one machine.
+//! Open files that several sessions share: skipped syncs, and the number that one machine may keep open.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -31,7 +31,7 @@ impl Gate for Barrier {
     }
 }
 
-/// A new file whose calls of one kind are stopped, a channel that reports them, and one that lets them pass.
+/// A new file whose calls of one kind are stopped, a channel that reports these calls, and one that lets them pass.
 fn behind_a_barrier(kind: CallKind) -> (Arc<SharedFile>, Receiver<()>, Sender<()>) {
     let ((arrived, arrives), (pass, may_pass)) = (channel(), channel());
     let gate = Barrier { kind, arrived, may_pass: Mutex::new(may_pass) };
@@ -88,7 +88,7 @@ fn a_skipped_sync_waits_for_the_sync_in_progress() {
     });
 }
 
-/// One machine with many such files once took all places, and others could open nothing.
+/// One machine with many of these files once took all descriptors, so that others could open none.
 #[test]
 fn files_that_stay_open_are_shared_out_among_machines() {
     let mut exports = Exports::default();

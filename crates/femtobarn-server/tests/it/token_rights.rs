@@ -1,4 +1,4 @@
-//! What tokens allow, by `root://`, HTTP and gRPC alike: scopes that are narrow, and tokens for other servers.
+//! The rights of tokens, with `root://`, HTTP and gRPC: narrow scopes, and tokens for other servers.
 
 use std::time::Duration;
 
@@ -133,7 +133,8 @@ fn the_right_to_write_to_a_file_includes_no_reading() {
     assert!(new.read_at(0, &mut [0; 4]).is_ok(), "it has made the file");
 }
 
-/// By the number of a database that nobody has, such a client could once lengthen the files of all others.
+/// With the number of a database that does not exist, a client with this token could once extend the files of all
+/// others.
 #[test]
 fn locks_and_space_in_files_take_the_right_to_write() {
     let guarded = Guarded::start();
@@ -154,7 +155,7 @@ fn locks_and_space_in_files_take_the_right_to_write() {
     assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
 }
 
-/// Clients send the token that they find, which once kept them from what everybody may read.
+/// Clients send any token that they find, which once kept them from files that anonymous clients may read.
 #[test]
 fn a_token_for_other_servers_is_none_where_anonymous_clients_may_read() {
     let open = Guarded::start_with(|_| {});
@@ -191,7 +192,7 @@ fn a_token_for_other_servers_is_none_where_anonymous_clients_may_read() {
 #[test]
 fn parts_of_the_right_to_modify_allow_their_part_of_what_is_done_to_a_federation() {
     fn is_allowed<T>(answer: CatalogueResult<T>) -> bool {
-        // What is allowed may fail for other reasons.
+        // An allowed request may fail for other reasons.
         !answer.is_err_and(|error: Error| error.kind() == ErrorKind::Denied)
     }
     let guarded = Guarded::start();
@@ -220,7 +221,7 @@ fn parts_of_the_right_to_modify_allow_their_part_of_what_is_done_to_a_federation
     }
 }
 
-/// Tokens are no secrets of one session: jobs share theirs, and `jti` is not kept.
+/// Tokens are not secrets of one session: jobs share theirs, and `jti` is not kept.
 #[test]
 fn a_token_is_good_until_it_expires_whatever_became_of_its_sessions() {
     let guarded = Guarded::start();

@@ -43,7 +43,7 @@ impl Guarded {
         Guarded::start_with(|config| config.auth.anonymous = Allowed::Nothing)
     }
 
-    /// The same with other settings.
+    /// Starts the server with other settings.
     pub(crate) fn start_with(set: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -87,7 +87,7 @@ impl Guarded {
         self.try_ask(method, path, headers, body, None).unwrap()
     }
 
-    /// The same for a client that may have a certificate, which may be refused.
+    /// The answer to a client that may have a certificate, which may be refused.
     pub(crate) fn try_ask(
         &self,
         method: &str,
@@ -132,12 +132,12 @@ impl Guarded {
         self.token_for(scope, 660)
     }
 
-    /// A token that gives rights for so many seconds.
+    /// A token that is valid for this number of seconds.
     pub(crate) fn token_for(&self, scope: &str, seconds: u64) -> String {
         self.token_of("alice", scope, seconds)
     }
 
-    /// The same for another subject.
+    /// A token for another subject.
     fn token_of(&self, subject: &str, scope: &str, seconds: u64) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         // Clocks may differ by a minute.
@@ -307,7 +307,7 @@ fn a_token_gives_its_rights_to_files() {
     assert!(guarded.folder.path().join("store/new").exists());
 }
 
-/// Such clients once had the rights of anonymous ones over `root://`, and could commit but not write files.
+/// These clients once had the rights of anonymous ones over `root://`, and could commit but not write files.
 #[test]
 fn a_token_counts_where_anonymous_clients_may_read() {
     let guarded = Guarded::start_with(|_| {});
@@ -341,7 +341,7 @@ fn a_token_of_a_request_is_refused_without_tls() {
     open("roots").unwrap();
 }
 
-/// Such a session once could open nothing more until its client connected anew.
+/// This session could once open no more files until its client connected again.
 #[test]
 fn a_session_loses_its_rights_with_its_token_and_has_those_of_the_next() {
     /// The token that clients find.

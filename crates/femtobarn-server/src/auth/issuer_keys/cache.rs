@@ -1,8 +1,9 @@
 //! The keys that were fetched last: how long they are used, and when they are fetched again. Without I/O and clocks.
 //!
-//! 1. Keys are fetched again after the time that their issuer allows to keep them, within [`RENEWAL_MIN`] and [`RENEWAL_MAX`];
-//!    after [`RETRY`] if that failed; and for a key that is not among them, if the last fetch began [`RETRY`] ago or more.
-//! 2. Keys that cannot be fetched again are used for [`USE_MAX`] after they were fetched, and then none.
+//! 1. Keys are fetched again after the time for which their issuer allows to cache them, within [`RENEWAL_MIN`] and
+//!    [`RENEWAL_MAX`]; after [`RETRY`] if that failed; and for an unknown key, if the last fetch began at least
+//!    [`RETRY`] ago.
+//! 2. Keys that cannot be fetched again are used for [`USE_MAX`] after they were fetched; then there are none.
 //!
 //! Source: "WLCG Common JWT Profiles" 1.2, section 4.3.1.
 
@@ -12,25 +13,26 @@ use jsonwebtoken::jwk::Jwk;
 
 use super::key_set::WantedKey;
 
-/// How long keys are used at least before they are fetched again, whatever their issuer says, and at most.
+/// The shortest and the longest time for which keys are used before they are fetched again, whatever their issuer
+/// allows.
 const RENEWAL_MIN: Duration = Duration::from_secs(3600);
 const RENEWAL_MAX: Duration = Duration::from_secs(6 * 3600);
-/// From the beginning of a fetch to that of the next one, if it failed or a key is not known.
+/// The time from the beginning of a fetch to that of the next one, after a failure or for an unknown key.
 const RETRY: Duration = Duration::from_secs(60);
-/// How long keys are used at most after they were fetched.
+/// The longest use of keys after they were fetched.
 const USE_MAX: Duration = Duration::from_secs(2 * 24 * 3600);
 
-/// What an issuer answered.
+/// An issuer's answer.
 pub(super) struct FetchedKeySet {
     pub keys: Vec<Jwk>,
-    /// How long it allows to keep them, if it says so.
+    /// How long the issuer allows to cache the keys, if stated.
     pub max_age: Option<Duration>,
 }
 
 /// The keys of an issuer.
 pub(super) struct KeyCache {
     keys: Vec<Jwk>,
-    /// When they were fetched.
+    /// When the keys were fetched.
     fetched: Option<Instant>,
     /// When the last fetch began.
     begun: Option<Instant>,
@@ -40,7 +42,7 @@ pub(super) struct KeyCache {
 }
 
 impl KeyCache {
-    /// No keys; they are to be fetched at once.
+    /// No keys, to be fetched at once.
     pub(super) fn new(now: Instant) -> Self {
         KeyCache { keys: vec![], fetched: None, begun: None, is_fetching: false, due: now }
     }
@@ -54,15 +56,15 @@ impl KeyCache {
         wanted.among(&self.keys).cloned().ok_or_else(|| wanted.unknown())
     }
 
-    /// Sees to it that keys are fetched as soon as they may be, for one that is not there. Tells whether they are being
-    /// fetched now, so that it is worth while to wait.
+    /// Requests a fetch as soon as it is allowed, for a key that is missing. Returns whether keys are being fetched
+    /// now, so that waiting may help.
     pub(super) fn want(&mut self, now: Instant) -> bool {
         let earliest = self.begun.map_or(now, |begun| begun + RETRY);
         self.due = self.due.min(earliest);
         self.is_fetching || self.due <= now
     }
 
-    /// Sees to it that keys are fetched now.
+    /// Requests a fetch now.
     pub(super) fn renew(&mut self, now: Instant) {
         self.due = now;
     }
@@ -75,7 +77,7 @@ impl KeyCache {
     /// A fetch begins.
     pub(super) fn begin(&mut self, now: Instant) {
         (self.begun, self.is_fetching) = (Some(now), true);
-        // Who wants keys from now on is given these, or waits.
+        // Clients that look for keys from now on get these, or wait.
         self.due = now + RENEWAL_MAX;
     }
 

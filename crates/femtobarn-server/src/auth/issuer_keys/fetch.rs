@@ -1,8 +1,8 @@
 //! Fetches the keys of an issuer: its metadata at `/.well-known/openid-configuration` below its URL name the URL of the keys.
 //!
 //! 1. Both are read over https, from servers with certificates that this machine trusts. Redirects are not followed.
-//! 2. The operator has chosen the issuer, so its host may have any address. The issuer chooses where its keys are: at its own host,
-//!    or at public addresses that are not this machine's.
+//! 2. The operator has chosen the issuer, so its host may have any address. The issuer chooses the place of its keys:
+//!    at its own host, or at public addresses other than this machine's.
 //!
 //! Sources: OpenID Connect Discovery 1.0; RFC 7517 (keys).
 
@@ -26,7 +26,7 @@ use crate::network::is_public_elsewhere;
 /// Bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
-/// What fetches the keys of one issuer.
+/// The fetcher of one issuer's keys.
 pub(super) struct KeyFetcher {
     issuer: String,
     metadata: Uri,
@@ -42,10 +42,10 @@ struct IssuerMetadata {
 }
 
 impl KeyFetcher {
-    /// Fetches nothing yet.
+    /// Makes a fetcher; fetches nothing yet.
     ///
     /// # Errors
-    /// A text that names the issuer, if it is no URL of https, or this machine trusts no certificate authorities.
+    /// A text that names the issuer, if its URL is not https, or this machine trusts no certificate authorities.
     pub(super) fn new(issuer: &str) -> Result<Self, String> {
         let cannot = |what: &str| {
             format!("auth.issuer: cannot fetch the keys of {issuer}: {what}; name a file (keys)")
@@ -130,7 +130,7 @@ fn host_of(url: &Uri) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-/// How long an answer may be kept, if it says so.
+/// How long an answer may be cached, if stated.
 fn max_age(headers: &HeaderMap) -> Option<Duration> {
     let values = headers.get_all(CACHE_CONTROL).into_iter().filter_map(|value| value.to_str().ok());
     let mut words = values.flat_map(|value| value.split(','));

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::key_set::{WantedKey, parsed};
 
-/// The file with the keys of an issuer, and the keys that were read of it last.
+/// The file with the keys of an issuer, and the keys that were last read from it.
 pub(in crate::auth) struct KeyFile {
     issuer: String,
     path: PathBuf,
@@ -35,7 +35,8 @@ impl KeyFile {
         Ok(file)
     }
 
-    /// A key, as the file is now. While it cannot be read, as when it is being replaced, the old keys stay in use.
+    /// A key from the present file. While the file cannot be read, as when it is being replaced, the old keys stay in
+    /// use.
     pub(super) fn find(&self, wanted: &WantedKey<'_>) -> Result<Jwk, String> {
         let mut keys = self.keys.lock();
         let written = self.path.metadata().and_then(|metadata| metadata.modified()).ok();
@@ -48,10 +49,10 @@ impl KeyFile {
         wanted.among(&keys.set).cloned().ok_or_else(|| wanted.unknown())
     }
 
-    /// Reads the file, without using what is in it.
+    /// Reads the file, without using its keys.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Those of [`open`](Self::open).
     pub(in crate::auth) fn read(&self) -> Result<KeysOfFile, String> {
         let (issuer, path) = (&self.issuer, self.path.display());
         let cannot = |what: String| format!("cannot read the keys of {issuer} in {path}: {what}");

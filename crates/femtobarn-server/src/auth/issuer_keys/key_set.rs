@@ -1,12 +1,12 @@
-//! Sets of public keys, and which key checks which signatures.
+//! Sets of public keys, and the choice of the key that verifies a signature.
 
 use jsonwebtoken::Algorithm;
 use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, JwkSet, KeyOperations, PublicKeyUse};
 
-/// Keys of an issuer that are looked at.
+/// The most keys of an issuer that are searched.
 const KEYS_MAX: usize = 100;
 
-/// A key that is looked for: the one with this id, or, without an id, the only one.
+/// The key to search for: the one with this id, or, without an id, the only one.
 pub(in crate::auth) struct WantedKey<'a> {
     pub id: Option<&'a str>,
     pub algorithm: Algorithm,
@@ -26,7 +26,7 @@ impl WantedKey<'_> {
         }
     }
 
-    /// Why a token is refused whose key is not among those of its issuer.
+    /// The refusal of a token whose key its issuer does not have.
     pub(super) fn unknown(&self) -> String {
         let id: Option<String> = self.id.map(|id| id.chars().take(100).collect());
         format!("its issuer has no key {id:?} here for {:?}", self.algorithm)

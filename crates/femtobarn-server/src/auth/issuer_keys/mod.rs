@@ -1,14 +1,14 @@
-//! The keys of an issuer, with which its tokens are checked.
+//! The keys of an issuer, by which its tokens are verified.
 //!
 //! | module | contents |
 //! |---|---|
-//! | `key_set` | sets of keys, and which of them checks what |
+//! | `key_set` | sets of keys, and the key for a token |
 //! | `file` | keys in a file |
 //! | `cache` | fetched keys: how long they are used, and when they are fetched again |
 //! | `fetch` | fetches them from the issuer |
 //!
-//! 1. A key checks the signatures that it is for, and no others: shared secrets check none.
-//! 2. Whoever looks for a key never fetches it. One task for each issuer fetches its keys, one request after the other.
+//! 1. A key verifies only signatures of its own kind; shared secrets verify none.
+//! 2. A search for a key never fetches any. One task for each issuer fetches its keys, one request after the other.
 
 mod cache;
 mod fetch;
@@ -29,9 +29,9 @@ use fetch::KeyFetcher;
 use file::KeyFile;
 pub(super) use key_set::WantedKey;
 
-/// How long a client waits at most until keys are fetched.
+/// The longest wait of a client for keys to be fetched.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long it may take to fetch them.
+/// The longest time of a fetch.
 const FETCH_MAX: Duration = Duration::from_secs(15);
 
 /// The keys of one issuer.
@@ -46,12 +46,12 @@ pub(super) struct FetchedKeys {
     cache: Mutex<KeyCache>,
     /// Whether keys are to be fetched at another time than before.
     rescheduled: Notify,
-    /// How often they were fetched, or could not be.
+    /// The number of fetches, including failed ones.
     fetches: watch::Sender<u64>,
 }
 
 impl IssuerKeys {
-    /// The keys of an issuer: those in a file, which is read, or, without a file's name, those that will be fetched.
+    /// The keys of an issuer: from a file, which is read now; or, if the file's name is empty, fetched later.
     ///
     /// # Errors
     /// A text that names the file that cannot be read, or the issuer whose URL is invalid.
@@ -68,10 +68,10 @@ impl IssuerKeys {
         })))
     }
 
-    /// A key.
+    /// The wanted key.
     ///
     /// # Errors
-    /// A text for the client, if there is none.
+    /// A text for the client, if there is no such key.
     pub(super) fn find(&self, wanted: &WantedKey<'_>) -> Result<Jwk, String> {
         match self {
             IssuerKeys::File(file) => file.find(wanted),
@@ -79,14 +79,14 @@ impl IssuerKeys {
         }
     }
 
-    /// Waits until a key is there, if it may be there soon, but for [`WAIT_MAX`] at most.
+    /// Waits until the wanted key exists, if it may exist soon; at most [`WAIT_MAX`].
     pub(super) async fn wait_for(&self, wanted: &WantedKey<'_>) {
         if let IssuerKeys::Fetched(keys) = self {
             keys.wait_for(wanted).await;
         }
     }
 
-    /// Fetches the keys when they are needed; ends never, or at once if nothing is to be fetched.
+    /// Fetches the keys when they are needed. Never returns, or at once if there is nothing to fetch.
     pub(super) async fn keep(&self) {
         if let IssuerKeys::Fetched(keys) = self {
             keys.keep().await;
@@ -96,7 +96,7 @@ impl IssuerKeys {
 
 impl FetchedKeys {
     async fn wait_for(&self, wanted: &WantedKey<'_>) {
-        // What is fetched from here on is noticed.
+        // Fetches from here on are noticed.
         let mut fetches = self.fetches.subscribe();
         {
             let (mut cache, now) = (self.cache.lock(), clock::now());

@@ -1,14 +1,15 @@
 //! Databases that move to this server from their home.
 //!
-//! 1. The file is copied while it is read and written. Before that, and at the end, the database is locked at its home for
-//!    a moment; between the two, bytes are written only behind the end of the file then, in space that was free then, and
-//!    to the front, and these are copied at the end. A new epoch at the beginning ends what writers had reserved.
-//! 2. The home changes in one step, while the database is locked, and after the file here is durable as a whole. A crash
-//!    before that leaves a copy under another name, which the next attempt replaces; after it, the old file, which is
-//!    nobody's.
-//! 3. The home gives a database up, and removes its file, once it has seen the whole file at the other server. Nobody else
-//!    locks the database there in between, even if the session of the move ends.
-//! 4. A move goes on though its client has gone, and is asked for as often as the client likes.
+//! 1. The file is copied while it is read and written. Before that, and at the end, the database is locked at its home
+//!    for a moment. In between, bytes are written only after the former end of the file, in space that was free then,
+//!    and to the front; these are copied at the end. A new epoch at the beginning ends the writers' reservations of
+//!    space.
+//! 2. The home changes in one step, while the database is locked, and after the file here is durable as a whole. A
+//!    crash before that leaves a copy under another name, which the next attempt replaces; a crash after it leaves the
+//!    old file, which belongs to no database.
+//! 3. The home gives a database up, and removes its file, after it has seen the whole file at the other server. In
+//!    between, no other session can lock the database there, even if the session of the move ends.
+//! 4. A move continues when its client has disconnected; a client may ask for it any number of times.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -31,52 +32,52 @@ use super::service::FederationService;
 use super::session::CatalogueSession;
 use super::site::{DatabasePlace, Site};
 
-/// How long a move waits for the transactions that hold its database.
+/// The longest wait of a move for the transactions that hold its database.
 const LOCK_WAIT: Duration = Duration::from_secs(60);
-/// How long the home is waited for.
+/// The longest wait for the home.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long the error of a move is kept for the client that asked for it.
+/// How long the error of a move is kept for the client that asked for the move.
 const TOLD_MAX: Duration = Duration::from_secs(60);
 /// Bytes of one read.
 const PART: usize = 4 << 20;
-/// Bytes at the front that change with commits: the header of the file and the keys behind it.
+/// Bytes at the front that commits change: the header of the file and the keys after it.
 const FRONT: u64 = 64 << 10;
-/// Copies that are begun again because the space of the database was given out anew meanwhile, at most.
+/// The most restarts of a copy because space of the database was reused meanwhile.
 const ATTEMPTS: u32 = 5;
 
-/// The moves that are under way, and the outcomes that nobody has asked for yet.
+/// The moves in progress, and the outcomes that no client has asked for yet.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     moves: Mutex<HashMap<DatabaseId, MoveState>>,
-    /// Held while a file that was handed over is removed, and while one that arrives gets its name: a database may come
-    /// back at once.
+    /// Held while a file that was handed over is removed, and while an arriving one gets its name: a database may
+    /// return at once.
     names: Mutex<()>,
 }
 
 #[derive(Debug)]
 enum MoveState {
-    /// With the bytes that were copied.
+    /// The number of bytes copied so far.
     Moving(u64),
     Ended(Instant, Result<()>),
 }
 
-/// Where a move is.
+/// The progress of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveProgress {
-    /// It goes on, with so many bytes copied.
+    /// The move is in progress; the number of bytes copied.
     Moving(u64),
     /// The database is here.
     Done,
 }
 
 impl FederationService {
-    /// Moves a database to the server `to`, which must be this one. Returns at once; ask again until it is done.
+    /// Moves a database to the server `to`, which must be this one. Returns at once; call again until it is done.
     ///
     /// # Errors
-    /// [`Error::Elsewhere`] if the name is that of another server; [`Error::NotFound`] if there is no such server or
-    /// database; [`Error::Unsupported`] if the federation has one server, or the file is an attached one; the error
-    /// with which the move has ended: [`Error::Busy`] if transactions hold the database for too long,
-    /// [`Error::Unavailable`] if its home is away.
+    /// [`Error::Elsewhere`] if `to` is another server; [`Error::NotFound`] if there is no such server or database;
+    /// [`Error::Unsupported`] if the federation has one server, or the file is an attached one; the error with which
+    /// the move has ended: [`Error::Busy`] if transactions hold the database for too long, [`Error::Unavailable`] if
+    /// its home is offline.
     pub fn move_here(self: &Arc<Self>, database: DatabaseId, to: &str) -> Result<MoveProgress> {
         let what = "the federation has one server, so no database can move to another".to_owned();
         let site = self.site().ok_or(Error::Unsupported { what })?;
@@ -86,7 +87,7 @@ impl FederationService {
         let mut moves = self.arrivals.moves.lock();
         match moves.get(&database) {
             Some(MoveState::Moving(bytes)) => return Ok(MoveProgress::Moving(*bytes)),
-            // Whether it is here by now, or again elsewhere, shows next; an old error is of a client that has gone.
+            // The place of the database is looked up next; an old error belongs to a client that has disconnected.
             Some(MoveState::Ended(at, outcome)) => {
                 let told = outcome
                     .clone()
@@ -210,12 +211,12 @@ impl FederationService {
         }
     }
 
-    /// Makes another server the home of a database, whose file is there, and removes the file here. The session holds the
-    /// database exclusively, and does so until this has ended, though its client goes.
+    /// Makes another server, which has the file of a database, its home, and removes the file here. The session holds
+    /// the database exclusively, and does so until this has ended, even if its client disconnects.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the database is not here, its lock was lost, or the other server does not show its whole file;
-    /// [`Error::Invalid`] if others may hold it, too; those of the catalogue.
+    /// [`Error::Changed`] if the database is not here, its lock was lost, or the other server does not show its whole
+    /// file; [`Error::Invalid`] if other sessions may hold it, too; those of the catalogue.
     pub fn hand_over(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
@@ -237,7 +238,7 @@ impl FederationService {
         if keeps_file {
             return Ok(());
         }
-        // Who has it open reads on. What stays after a crash is nobody's.
+        // Clients that have the file open continue to read it. After a crash the remaining file belongs to no database.
         let path = self.catalog.folder().join(&row.path);
         if let Err(error) = fs::remove_file(&path) {
             tracing::warn!(path = %path.display(), %error, "the file of a database that moved stays");
@@ -245,8 +246,8 @@ impl FederationService {
         Ok(())
     }
 
-    /// Checks that another server has the whole file of a database, to which nobody writes now: of another state of it, the
-    /// size or the front differs.
+    /// Checks that another server has the whole file of a database, to which nothing is written now. In another state
+    /// of it, the size or the front would differ.
     fn check_copy(&self, row: &DatabaseRow, there: &ServerRow) -> Result<()> {
         let path = self.catalog.folder().join(&row.path);
         let compare = || -> Result<bool> {
@@ -273,12 +274,12 @@ impl FederationService {
     }
 }
 
-/// Locks a database at its home, as soon as no transaction holds it.
+/// Locks a database at its home exclusively, as soon as no transaction holds it.
 fn exclusive(source: &RemoteCatalogue, row: &DatabaseRow) -> Result<LockGuard> {
     source.locks().owner().lock_database_exclusive(row.id, LOCK_WAIT)
 }
 
-/// The copy while it is incomplete.
+/// The path of the incomplete copy.
 fn draft_of(path: &Path, row: &DatabaseRow) -> PathBuf {
     path.with_file_name(format!(".moving-{}", row.id))
 }
@@ -292,14 +293,14 @@ fn failed(path: &Path, error: std::io::Error) -> Error {
     }
 }
 
-/// A database's file at another server, as it is on the disk there.
+/// A database's file as it is on the disk of another server.
 struct FileElsewhere {
     file: blocking::File,
     url: String,
 }
 
 impl FileElsewhere {
-    /// Opens the file at the server of a URL; `more` opaque information may say which of the two it is at.
+    /// Opens the file at the server of a URL; the opaque information `more` may say at which of the two servers.
     fn open(url: &str, row: &DatabaseRow, more: &str) -> Result<Self> {
         let away = |error: &dyn std::fmt::Display| Error::Unavailable {
             what: format!("the file of database {:?} cannot be read at {url}: {error}", row.name),

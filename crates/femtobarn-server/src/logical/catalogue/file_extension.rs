@@ -17,28 +17,29 @@ use rntuple::tfile::{
 
 use super::service::FederationService;
 
-/// Bytes of the largest extent. The engine asks for less, and the header of a key has no room for much more.
+/// Bytes of the largest extent. The engine requests less, and the header of a key has no room for much more.
 const PAYLOAD_MAX: u64 = 1 << 30;
 
 impl FederationService {
-    /// Extends a database's file by a key with `payload` bytes behind it, and returns where these are. Waits for other
-    /// extensions of the file.
+    /// Extends a database's file by a key with `payload` bytes behind it, and returns the range of these bytes. Waits
+    /// for other extensions of the file.
     ///
     /// `path` is relative to the federation's folder, and was checked.
     ///
     /// # Errors
     /// [`Error::Full`] if the disk is full; [`Error::NotFound`] if the file does not exist; [`Error::Changed`] if the
-    /// front of a new file was not written yet, or the file is of another database; [`Error::Closed`] if it is
-    /// damaged; [`Error::Invalid`] for a size of 0 or more than 1 GiB; [`Error::Io`] if the file cannot be extended; those of
-    /// the catalogue.
+    /// front of a new file was not written yet, or the file belongs to another database; [`Error::Closed`] if it is
+    /// damaged; [`Error::Invalid`] for a size of 0 or more than 1 GiB; [`Error::Io`] if the file cannot be extended;
+    /// those of the catalogue.
     pub fn extend_file(&self, database: DatabaseId, path: &str, payload: u64) -> Result<BlobRange> {
         if payload == 0 || payload > PAYLOAD_MAX {
             let what = format!("invalid extent of {payload} bytes: must be 1 to {PAYLOAD_MAX}");
             return Err(Error::Invalid { what });
         }
         self.check_here(database)?;
-        // The task of a transaction that ended may still hold a database whose name is another one's by now. And a client may
-        // name any file: the lock on the allocation that is taken here would not be that of its database.
+        // The task of a transaction that ended may still hold a database whose file name belongs to another one by now.
+        // And a client may name any file: the allocation lock that is taken here would not be that of the file's
+        // database.
         let is_its_file = match self.uncommitted.database(path) {
             Some(of) => of == database,
             None => self.may_be_file_of(database, path)?,
@@ -51,7 +52,7 @@ impl FederationService {
         extend(&self.catalog.folder().join(path), payload)
     }
 
-    /// Whether a path is the file of this database, or of none that is committed.
+    /// Whether a path is the file of this database, or of no committed database.
     fn may_be_file_of(&self, database: DatabaseId, path: &str) -> Result<bool> {
         match self.catalog.database_by_id(database, Csn::MAX) {
             Ok(row) if row.path == path => Ok(true),
@@ -92,8 +93,8 @@ fn extend(path: &Path, payload: u64) -> Result<BlobRange> {
     Ok(BlobRange { offset: end + RBLOB_KEY_LENGTH as u64, size: payload })
 }
 
-/// Refuses a file that ends within its front, which would otherwise be overwritten. A client that does not wait for the
-/// answer to the write of the front can have it overtaken by this call.
+/// Refuses a file that ends within its front, which would otherwise be overwritten. If a client does not wait for the
+/// answer to the write of the front, this call may overtake that write.
 fn check_front(file: &File, path: &Path, end: u64) -> Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let early = || Error::Changed { what: format!("the front of {name} was not written yet") };

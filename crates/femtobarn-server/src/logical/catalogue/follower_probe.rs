@@ -1,5 +1,5 @@
-//! Asks the servers to which readers may be redirected, every second, whether they have a copy, up to which commit, and how
-//! busy they are.
+//! Asks the servers to which readers may be redirected, every second, whether they have a copy, up to which commit, and
+//! for their load.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -12,14 +12,14 @@ use super::service::FederationService;
 
 /// Between two questions to a server.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long a server is waited for.
+/// The longest wait for a server.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Asks servers, each named `host:port`, until the federation is no longer served. Each has a thread of its own, so that
-/// one that does not answer holds up no other.
+/// Asks servers, each named `host:port`, until the federation is no longer served. Each server has a thread, so that a
+/// silent one delays no other.
 ///
 /// # Errors
-/// The operating system's if it gives no thread.
+/// The operating system's if it cannot start a thread.
 pub fn watch_followers(
     federation: &Arc<FederationService>,
     servers: &[String],
@@ -48,7 +48,7 @@ fn watch(federation: &Weak<FederationService>, server: &str) {
     }
 }
 
-/// Whether the newest commit that both have is the same one: a server that was left behind by a promotion has others.
+/// Whether the newest commit that both have is the same: a server that a promotion has left behind has other commits.
 fn has_same_history(here: &LocalCatalogue, there: &RemoteCatalogue, at: Csn) -> bool {
     let Ok(head) = here.head() else { return false };
     let common = head.min(at);
@@ -69,7 +69,7 @@ fn ask_while_it_answers(
 ) {
     loop {
         let answer = catalogue.head_and_load().ok().map(|(at, load)| (at, load.running));
-        // A server that stops must not wait for this one: its federation is not held while another server is asked.
+        // This server must be able to stop meanwhile, so its federation is not held while another server is asked.
         let Some(here) = federation.upgrade().map(|service| service.catalog().clone()) else {
             return;
         };

@@ -1,5 +1,5 @@
-//! The followers of a federation: copies at other servers, which ask for new rows again and again; and the servers of such
-//! copies to which readers may be redirected.
+//! The followers of a federation, which are copies at other servers that regularly ask for new rows; and the servers of
+//! such copies to which readers may be redirected.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,48 +7,48 @@ use std::time::{Duration, Instant};
 use femtobarn_catalog::{Csn, clock};
 use parking_lot::Mutex;
 
-/// A follower that has not asked for so long is gone.
+/// A follower that has not asked for this long counts as ended.
 const GONE_AFTER: Duration = Duration::from_secs(60);
-/// A server that has not answered for so long serves nobody.
+/// A server that has not answered for this long gets no readers.
 const SILENT_AFTER: Duration = Duration::from_secs(3);
 /// Followers that are remembered at most, and bytes of their names.
 const FOLLOWERS_MAX: usize = 1000;
 const NAME_BYTES_MAX: usize = 1000;
 
-/// A copy of the federation that follows it.
+/// A copy of the federation at another server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownFollower {
-    /// Its name, which it has chosen.
+    /// The name that the follower has chosen.
     pub name: String,
-    /// The newest commit that it had when it asked last.
+    /// The newest commit that the follower had at its last question.
     pub at: Csn,
-    /// When it asked last.
+    /// The time of its last question.
     pub heard: Instant,
 }
 
 /// A server that has a copy of the federation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyServer {
-    /// Its address, `host:port`.
+    /// The address of the server, `host:port`.
     pub address: String,
-    /// The newest commit that it shows.
+    /// The newest commit that the server shows.
     pub at: Csn,
-    /// When it answered last.
+    /// When the server answered last.
     answered: Instant,
-    /// Requests that it worked on then.
+    /// Requests in progress at its last answer.
     running: u64,
     /// Clients that were redirected there since.
     sent: u64,
 }
 
 impl CopyServer {
-    /// How much it has to do, in the unit of requests that are worked on.
+    /// The server's load, in requests in progress.
     pub fn load(&self) -> u64 {
         self.running + self.sent
     }
 }
 
-/// All followers that have asked of late, and all servers of copies that have answered.
+/// All followers that have asked recently, and all servers of copies that have answered.
 #[derive(Debug, Default)]
 pub struct Followers {
     by_name: Mutex<BTreeMap<String, KnownFollower>>,
@@ -82,8 +82,7 @@ impl Followers {
         self.servers.lock().values().filter(answers).cloned().collect()
     }
 
-    /// Records what a server has answered: its newest commit, and the requests that it works on. None if it does not
-    /// answer.
+    /// Records a server's answer: its newest commit, and its requests in progress; `None` if it does not answer.
     pub(in crate::logical) fn answered(&self, address: &str, answer: Option<(Csn, u64)>) {
         let mut servers = self.servers.lock();
         let Some((at, running)) = answer else {

@@ -1,4 +1,5 @@
-//! Clients that want the file of a database are sent on to its home. Of a list of all, other servers are asked for their part.
+//! Redirects clients that want the file of a database to its home. For a list of all files, asks other servers for
+//! theirs.
 
 use std::collections::HashMap;
 use std::thread;
@@ -16,15 +17,16 @@ use crate::physical::{
     FilesElsewhere, Metadata, Opaque, StorageError, StorageResult, metadata_at_server,
 };
 
-/// How long another server is waited for that is to list its files.
+/// The longest wait for another server's list of files.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Site {
-    /// Sends a client on that wants the file of a database which is elsewhere. If that has no home yet, its opaque information may name the server
-    /// that is to have the file of a new database.
+    /// Redirects a client that wants the file of a database on another server. If the database has no home yet, the
+    /// opaque information may name the server that will get the file.
     ///
     /// # Errors
-    /// [`StorageError::Elsewhere`] with the home; [`StorageError::NotBefore`] if that does not answer; `EHOSTUNREACH` with its name if its lease is over.
+    /// [`StorageError::Elsewhere`] with the home; [`StorageError::NotBefore`] if the home does not answer;
+    /// `EHOSTUNREACH` with its name if its lease is over.
     pub fn redirect(&self, database: DatabaseId, opaque: Opaque<'_>) -> StorageResult<()> {
         let named = opaque.value_of("fb.home").and_then(|name| std::str::from_utf8(name).ok());
         let place = match (self.place_of(database).map_err(unavailable)?, named) {
@@ -51,8 +53,8 @@ impl Site {
         Err(StorageError::Elsewhere { host, port, opaque, is_encrypted })
     }
 
-    /// The databases whose files are on disks of other servers. If these are to be asked, one for each disk tells of the files
-    /// in a snapshot.
+    /// The databases whose files are on disks of other servers. If `are_asked`, one server for each disk is asked for
+    /// the files in a snapshot.
     ///
     /// # Errors
     /// Those of the catalogue.
@@ -65,7 +67,7 @@ impl Site {
                 disks.entry(row.storage.clone()).or_default().push(row);
             }
         }
-        // In threads of their own, because this one may be a task's.
+        // In separate threads, because this one may run a task.
         let metadata = thread::scope(|scope| {
             let ask =
                 |servers: &Vec<ServerRow>| servers.iter().find_map(|row| self.list_at(row, at));
@@ -77,7 +79,7 @@ impl Site {
         Ok(FilesElsewhere { databases, metadata })
     }
 
-    /// What a server tells of the files on its disk, by their names; none if it does not answer.
+    /// A server's list of the files on its disk, with their names; `None` if it does not answer.
     fn list_at(&self, row: &ServerRow, at: Csn) -> Option<Vec<(Vec<u8>, Metadata)>> {
         let url = Url::parse(&row.url).ok()?;
         if !self.reached.has(&url.server.host, url.server.port) {

@@ -1,7 +1,7 @@
-//! Locks at the home of their database, if the federation has several servers, and the rights to write that go with them.
+//! Locks at the home of their database, if the federation has several servers, and the fences that belong to them.
 //!
 //! 1. Only the home of a database locks it and its containers.
-//! 2. The locks of a session whose client fell silent are not free before its commits are refused at all servers.
+//! 2. The locks of a session whose client fell silent are not freed before its commits are refused at all servers.
 
 use std::sync::Arc;
 
@@ -34,16 +34,17 @@ impl FederationService {
         None
     }
 
-    /// The right to write to a database that is locked now, if the federation has several servers.
+    /// The fence of a database that is locked now, if the federation has several servers.
     pub(super) fn fence(&self, target: &LockTarget) -> Option<Fence> {
         let LockTarget::Database(database) = target else { return None };
         Some(self.site()?.fence(*database))
     }
 
-    /// The epoch of this server, which still is the home of a target; 0 if the federation has no others.
+    /// The epoch of this server, if it still is the home of a target; 0 if the federation has no other servers.
     ///
     /// # Errors
-    /// [`Error::Elsewhere`] if the database was handed over; [`Error::Unavailable`] if the lease of this server is over.
+    /// [`Error::Elsewhere`] if the database was handed over; [`Error::Unavailable`] if the lease of this server is
+    /// over.
     pub(super) fn site_epoch_of(&self, target: &LockTarget) -> Result<u64> {
         if let Some((site, database)) = self.site().zip(target.database()) {
             site.check_kept(database)?;
@@ -54,7 +55,7 @@ impl FederationService {
     /// Checks that the home of a database is this server, if it has one.
     ///
     /// # Errors
-    /// [`Error::Elsewhere`] if it is not; [`Error::Unavailable`] if the lease of this server is over.
+    /// [`Error::Elsewhere`] if its home is another server; [`Error::Unavailable`] if the lease of this server is over.
     pub fn check_here(&self, database: DatabaseId) -> Result<()> {
         self.site().map_or(Ok(()), |site| site.check_here(database))
     }
@@ -66,7 +67,8 @@ impl FederationService {
         targets.filter_map(|target| self.fence(&target)).collect()
     }
 
-    /// Has commits refused of all who hold these databases now, if the federation has several servers.
+    /// Makes the catalogue refuse the commits of all present holders of these databases, if the federation has several
+    /// servers.
     pub(super) async fn fence_off(&self, databases: Vec<DatabaseId>) {
         let Some(site) = self.site().filter(|_| !databases.is_empty()) else { return };
         site.fence_off(databases.into()).await;
@@ -90,8 +92,8 @@ impl FederationService {
         });
     }
 
-    /// Checks that a session holds a database that its commit writes to, or that the commit shows the right to do so by
-    /// a lock at another server. For a database of this server, the commit shows the newest.
+    /// Checks that a session holds a database that its commit writes to, or that the commit shows a fence from another
+    /// server's lock. For a database of this server, the commit gets the newest fence.
     pub(super) fn check_written(
         &self,
         state: &SessionState,

@@ -1,8 +1,8 @@
 //! How sessions begin, are resumed, and end.
 //!
-//! When a client opens another stream, its claims decide: locks that it does not claim are freed, and claimed locks
-//! that the session does not hold, as after a restart of the server, are taken again if no other session can have
-//! held them in between.
+//! When a client opens another stream, its claims decide: locks that it does not claim are freed. Claimed locks that
+//! the session does not hold, as after a restart of the server, are taken again if no other session can have held them
+//! in between.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use crate::logical::locks::OwnerId;
 pub struct Welcome {
     /// The session.
     pub session: Arc<CatalogueSession>,
-    /// The number of streams that its client has opened.
+    /// The number of streams that the client has opened.
     pub generation: u64,
     /// The newest commit.
     pub head: Csn,
-    /// Claimed locks that it lost.
+    /// Claimed locks that the session has lost.
     pub lost_locks: Vec<(u64, LockTarget)>,
-    /// Claimed snapshots that are gone.
+    /// Claimed snapshots that no longer exist.
     pub lost_pins: Vec<Csn>,
 }
 
@@ -39,7 +39,8 @@ impl FederationService {
     ///
     /// # Errors
     /// [`Error::Denied`] if the session belongs to another identity; [`Error::Unavailable`] if the server has too many
-    /// sessions, or the catalogue does not answer; [`Error::Invalid`] if it claims too many locks; [`Error::Closed`] if it has just ended.
+    /// sessions, or the catalogue does not answer; [`Error::Invalid`] if the client claims too many locks;
+    /// [`Error::Closed`] if the session has just ended.
     pub async fn open_session(self: &Arc<Self>, claims: SessionClaims) -> Result<Welcome> {
         if claims.locks.len() + claims.pins.len() > SHARE_MAX {
             return Err(Error::Invalid {
@@ -102,7 +103,7 @@ impl FederationService {
         Ok(session)
     }
 
-    /// Makes this client's stream the only one that the session takes requests from, and frees locks and pins that it
+    /// Makes this client's stream the only one whose requests the session accepts, and frees locks and pins that it
     /// does not claim.
     fn resume(
         self: &Arc<Self>,
@@ -206,8 +207,8 @@ impl FederationService {
         }
     }
 
-    /// Frees all locks and pins of a session, once its commits are refused everywhere: one that holds databases at its end
-    /// has a client that fell silent, or a commit that may still be on its way at another server.
+    /// Frees all locks and pins of a session, once its commits are refused everywhere: if a session holds databases at
+    /// its end, its client fell silent, or one of its commits may still be under way at another server.
     fn free_fenced(self: &Arc<Self>, session: &Arc<CatalogueSession>) {
         let held = session.lock().databases_unless(|_| false);
         if self.site().is_none() || held.is_empty() {
@@ -220,7 +221,7 @@ impl FederationService {
         });
     }
 
-    /// Frees all locks and pins of a session, and forgets it.
+    /// Frees all locks and pins of a session, and removes the session.
     fn free_all(self: &Arc<Self>, session: &Arc<CatalogueSession>) {
         let (held, waits, pins) = {
             let mut state = session.lock();
@@ -252,14 +253,14 @@ impl FederationService {
         }
     }
 
-    /// Publishes a transaction of a session. `again` is given if it was sent before: it may have been published after
-    /// that commit.
+    /// Publishes a transaction of a session. If it was sent before, `again` is a commit after which it may have been
+    /// published.
     ///
     /// Dropping the future does not stop the publication.
     ///
     /// # Errors
-    /// As [`femtobarn_catalog::LocalCatalogue::commit`]; [`Error::Changed`] if the session has ended, or does not hold
-    /// a database that the transaction created or wrote to.
+    /// Those of [`femtobarn_catalog::LocalCatalogue::commit`]; [`Error::Changed`] if the session has ended, or does not
+    /// hold a database that the transaction created or wrote to.
     pub async fn publish(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
@@ -303,7 +304,7 @@ struct Publishing {
 }
 
 impl Publishing {
-    /// Looks where the databases of a refused commit are, which may have shown an epoch that has passed.
+    /// Looks up the homes of the databases of a refused commit, which may have shown an outdated epoch.
     async fn look_again(&self) {
         let Some(site) = self.service.site().cloned() else { return };
         let databases: Vec<_> = self.writing.iter().map(|writing| writing.database).collect();
@@ -318,7 +319,7 @@ impl Publishing {
     ) -> Result<Self> {
         let mut state = session.lock();
         if state.is_over {
-            // Its locks may not be free yet, because the catalogue does not answer, but are lost to it.
+            // If the catalogue does not answer, the locks may not be free yet; but the session has lost them.
             let what = "the locks of this transaction were lost, because its session has ended; run it again";
             return Err(Error::Changed { what: what.to_owned() });
         }

@@ -2,37 +2,37 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `state` | what a session holds: locks, pins, and the writes that use its locks |
+//! | `state` | the locks and pins of a session, and the writes that use its locks |
 //! | `session` | one client's session: its state, and the outcomes that are not sent yet |
 //! | `uncommitted` | the files of databases that are not committed yet |
 //! | `publisher` | group commit over all sessions |
-//! | `followers`, `follower_probe` | copies at other servers, and how busy these are |
+//! | `followers`, `follower_probe` | copies at other servers, and their load |
 //! | `site` | the lease of this server, if the federation has several, and the databases whose home it is |
 //! | `new_databases` | the server that gets a new database |
-//! | `home_redirects`, `reached_servers` | clients that are sent on to the home of a database |
+//! | `home_redirects`, `reached_servers` | redirects of clients to the home of a database |
 //! | `service` | [`FederationService`], which owns all of these |
 //! | `operations` | locks and pins of sessions |
-//! | `homes` | locks at the home of their database, and the rights to write |
-//! | `arrivals` | databases that move here from other servers, and there |
+//! | `homes` | locks at the home of their database, and their fences |
+//! | `arrivals` | databases that move between this server and others |
 //! | `lease`, `reacquisition` | how sessions begin, are resumed, and end; the locks that they claim |
 //! | `file_extension` | space at the ends of files |
 //! | `write_permit` | which sessions may write to databases' files |
-//! | `other_servers` | deadlocks over several servers of a federation, and what these tell each other |
+//! | `other_servers` | deadlocks over several servers of a federation, and the surveys that these exchange |
 //! | `sweep` | removal of files of databases that were not committed |
 //!
 //! The modules from `operations` on add methods to the service.
 //!
 //! Invariants:
-//! 1. Everything that a session holds is free once the session has ended. It ends a lease after its client fell
-//!    silent, or a grace period after its client's connection was closed.
+//! 1. When a session has ended, all its locks and pins are free. It ends a lease after its client fell silent, or a
+//!    grace period after its client's connection was closed.
 //! 2. A transaction is published only while its session holds the databases that it wrote to, because their space may
 //!    be given to other writers as soon as no session holds them.
 //! 3. A transaction is published once, however often it is sent.
 //! 4. Writes to a database's file through this server are admitted only for a session that holds the database, in the
-//!    epoch in which the file was opened. A lock is not free before the writes of its session have ended.
+//!    epoch in which the file was opened. A lock is not freed before the writes of its session have ended.
 //!
-//! Lock order: sessions, then the state of one of them, then uncommitted files, the lock table, and the kernel's
-//! locks. A thread that grants locks holds none of the first two.
+//! Lock order: sessions, then the state of one of them, then uncommitted files, the lock table, and the kernel's locks.
+//! A thread that grants locks holds neither of the first two.
 
 mod arrivals;
 mod file_extension;

@@ -2,8 +2,8 @@
 
 use femtobarn_catalog::{ServerRow, ServerStanding};
 
-/// The server for a new database: of the active ones that live, the one with the most free bytes for what it has to do;
-/// this one if it is nearly as good, because the client is here.
+/// The server for a new database: the active and alive one with the most free bytes in relation to its load; or this
+/// one if it is nearly as good, because the client is connected here.
 pub(super) fn place<'a>(servers: &'a [ServerRow], own: &str) -> Option<&'a ServerRow> {
     let takes = |row: &&ServerRow| row.is_alive && row.state == ServerStanding::Active;
     let worth = |row: &ServerRow| row.free_bytes / (row.load + 1);

@@ -17,7 +17,8 @@ use super::state::{Granted, HeldBy, LockRequest, PendingLock};
 use crate::logical::latency::RequestKind;
 use crate::logical::locks::{LockAnswer, OwnerId, QueuedRequest, ServerKernelLocks};
 
-/// The pause before a request is repeated whose owner waits for the same lock by a request of an earlier stream.
+/// The pause before a request is repeated because its owner still waits for the same lock by a request of an earlier
+/// stream.
 const REPEAT_AFTER: Duration = Duration::from_millis(5);
 
 /// A client's operation on a lock or a pin.
@@ -33,7 +34,7 @@ pub enum SessionOperation {
         target: LockTarget,
         /// Shared or exclusive.
         kind: LockKind,
-        /// The longest time to wait; no limit if none.
+        /// The longest time to wait; no limit if `None`.
         wait: Option<Duration>,
     },
     /// Frees a lock.
@@ -42,14 +43,14 @@ pub enum SessionOperation {
         owner: u64,
         /// The target.
         target: LockTarget,
-        /// Whether a commit may still be on its way at another server.
+        /// Whether a commit may still be under way at another server.
         is_in_doubt: bool,
     },
     /// Pins a snapshot.
     Pin {
         /// The number of the operation, which its outcome repeats.
         number: u64,
-        /// The commit of the snapshot; the newest one if none.
+        /// The commit of the snapshot; the newest one if `None`.
         csn: Option<Csn>,
     },
     /// Removes one pin.
@@ -115,7 +116,7 @@ impl FederationService {
         let has_earlier = session.lock().has_earlier(&request);
         let mut answer = self.table.try_lock(owner, request.target, request.kind);
         if answer == LockAnswer::Busy && !request.is_late() {
-            // Before it is queued, because the thread that grants it looks for this.
+            // The wait is recorded before the request is queued, because the thread that grants the lock looks it up.
             self.begin_wait(session, request);
             let ticket =
                 Ticket { session: Arc::clone(session), request, since_ms: clock::utc_ms() };
@@ -167,8 +168,8 @@ impl FederationService {
         });
     }
 
-    /// Sends a session the error of a refused lock later, because the error's text has names from the catalogue, and
-    /// reading these may wait for the disk.
+    /// Sends a session the error of a refused lock later, because the error's text has names from the catalogue, which
+    /// may have to be read from the disk.
     fn refuse(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
@@ -212,7 +213,7 @@ impl FederationService {
         });
     }
 
-    /// Ends a wait by an error, unless it is over already.
+    /// Ends a wait with an error, unless it is over already.
     pub(super) fn end_wait_by(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
@@ -237,7 +238,7 @@ impl FederationService {
         self.sweep(target);
     }
 
-    /// Frees a lock of a session, and returns the queued requests that are granted by it.
+    /// Frees a lock of a session, and returns the queued requests that this grants.
     pub(super) fn release(
         &self,
         owner: OwnerId,
@@ -250,7 +251,7 @@ impl FederationService {
         self.table.unlock(owner, target)
     }
 
-    /// Ends waits of a session whose outcomes nobody will read.
+    /// Ends waits of a session whose outcomes no client will read.
     pub(super) fn give_up_all(
         self: &Arc<Self>,
         session: &CatalogueSession,
@@ -276,7 +277,7 @@ impl FederationService {
         }
     }
 
-    /// Takes a lock in the kernel that was granted in the table: at once if no other process has it.
+    /// Takes a lock in the kernel that was granted in the table: at once if no other process holds it.
     fn take_in_kernel(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,

@@ -1,11 +1,11 @@
-//! What servers of one federation tell each other: the waits of their sessions, and the snapshots that are pinned.
+//! The surveys that the servers of one federation exchange: the waits of their sessions, and the pinned snapshots.
 //!
-//! A transaction that locks at several servers can be in a cycle of waits of which no server sees more than a part. So a
-//! server whose sessions wait asks the others, every second, what theirs wait for.
+//! A transaction that locks at several servers can be in a cycle of waits of which each server sees only a part. So a
+//! server whose sessions wait asks the other servers for their waits, every second.
 //!
-//! 1. A wait that was there in two surveys was there all the time between them. A cycle of such waits is a deadlock, however
+//! 1. A wait that was in two surveys existed all the time between them. A cycle of such waits is a deadlock, however
 //!    far apart the servers were asked.
-//! 2. Of a cycle, the wait of the largest owner ends. All servers see the same cycle, so no second one ends.
+//! 2. Of a cycle, the wait of the largest owner ends. All servers see the same cycle, so they end only one wait.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ use crate::logical::locks::{OwnerId, QueuedRequest, find_cycle};
 
 /// Between two surveys.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long another server is waited for.
+/// The longest wait for another server.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A wait at the server of a name. A later one of the same transaction has another number.
@@ -42,11 +42,11 @@ impl PlacedWait {
     }
 }
 
-/// Looks for deadlocks over several servers until the federation is no longer served. This server has the name `own`.
+/// Looks for deadlocks over several servers until the federation is no longer served. `own` is the name of this server.
 /// Must be called inside a runtime.
 ///
 /// # Errors
-/// The operating system's if it gives no thread.
+/// The operating system's if it cannot start a thread.
 pub fn watch_deadlocks(federation: &Arc<FederationService>, own: &str) -> std::io::Result<()> {
     let (federation, own) = (Arc::downgrade(federation), own.to_owned());
     let runtime = Handle::current();
@@ -70,8 +70,8 @@ fn watch(federation: &Weak<FederationService>, own: &str) {
 }
 
 impl FederationService {
-    /// What sessions wait for here, and the snapshots before a commit that are pinned here, by sessions and by processes of
-    /// this machine.
+    /// The locks that sessions wait for here, and the snapshots before a commit that are pinned here, by sessions and
+    /// by processes of this machine.
     ///
     /// # Errors
     /// [`Error::Io`] if the pins cannot be read.
@@ -105,8 +105,8 @@ impl FederationService {
         waiting.into_iter().map(wait).collect()
     }
 
-    /// What sessions wait for at all servers that answer; nothing if nothing waits here, since then no deadlock is this
-    /// server's to end.
+    /// The waits of sessions at all servers that answer; empty if no session waits here, since then this server cannot
+    /// end a deadlock.
     fn waits_everywhere(
         &self,
         own: &str,
@@ -127,7 +127,7 @@ impl FederationService {
         waits
     }
 
-    /// The survey of another server; none if it does not answer. A connection that fails is made anew the next time.
+    /// The survey of another server; `None` if it does not answer. A failed connection is made again the next time.
     fn survey_other(
         &self,
         server: &ServerRow,
@@ -152,7 +152,7 @@ impl FederationService {
         Some(survey)
     }
 
-    /// Ends the waits of this server by which a cycle of `waits` is to be broken.
+    /// Ends the waits of this server that break the cycles in `waits`.
     fn end_deadlocks<'a>(self: &Arc<Self>, own: &str, waits: impl Iterator<Item = &'a PlacedWait>) {
         let waits: Vec<_> = waits.collect();
         let mut targets: HashMap<ClientOwner, Vec<(usize, LockTarget)>> = HashMap::new();

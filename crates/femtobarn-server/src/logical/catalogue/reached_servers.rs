@@ -1,5 +1,5 @@
-//! Which servers of a federation something listens at, as of the last second: clients would wait for minutes for a server that
-//! has died.
+//! The servers of a federation that accepted a connection within the last second: clients would wait for minutes for a
+//! server that has died.
 
 use std::collections::HashMap;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use femtobarn_catalog::clock;
 use parking_lot::Mutex;
 
-/// How often an address is connected to.
+/// How often each server is connected to.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
-/// How long a server is waited for before it counts as not reachable.
+/// The time after which a server counts as unreachable.
 const CONNECT_MAX: Duration = Duration::from_millis(500);
 
 /// When addresses were connected to, and whether that was possible.

@@ -67,7 +67,7 @@ impl FederationService {
         is_held
     }
 
-    /// Whether a vacuum has freed space of a database and, perhaps because it was killed, begun no new epoch yet.
+    /// Whether a vacuum has freed space of a database and not begun a new epoch yet, perhaps because it was killed.
     fn is_being_vacuumed(&self, target: &LockTarget) -> bool {
         let LockTarget::Database(database) = target else { return false };
         let free = self.catalog.free_extents(*database);

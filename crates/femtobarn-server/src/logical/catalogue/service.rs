@@ -43,7 +43,7 @@ pub struct FederationService {
     messages: AtomicU64,
     pub(super) latencies: Arc<Latencies>,
     followers: Followers,
-    /// This server's part in the federation, if it joined it.
+    /// This server as one of several of the federation, if it has joined.
     site: OnceLock<Arc<Site>>,
     /// The databases that move here.
     pub(super) arrivals: Arrivals,
@@ -78,18 +78,18 @@ impl FederationService {
         })
     }
 
-    /// Sets how long sessions live after their connection was closed without a goodbye, as by the kernel for a client
-    /// that died; at most as long as the lease.
+    /// Sets how long sessions live after their connection was closed without a goodbye, as by the kernel when a client
+    /// died; at most as long as the lease.
     pub fn with_grace(self, grace: Duration) -> Self {
         FederationService { grace: grace.min(self.lease), ..self }
     }
 
-    /// The name under which it is served.
+    /// The name under which the federation is served.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its catalogue.
+    /// The catalogue of the federation.
     pub fn catalog(&self) -> &Arc<LocalCatalogue> {
         &self.catalog
     }
@@ -99,23 +99,23 @@ impl FederationService {
         self.is_read_only || self.catalog.is_read_only()
     }
 
-    /// The copies of it at other servers.
+    /// The followers of the federation at other servers.
     pub fn followers(&self) -> &Followers {
         &self.followers
     }
 
-    /// Sets this server's part in the federation, which it has joined.
+    /// Sets this server's place among the servers of the federation, which it has joined.
     pub fn be_at(&self, site: Arc<Site>) {
         // A server joins a federation once.
         let _ = self.site.set(site);
     }
 
-    /// This server's part in the federation; none if that has no other servers.
+    /// This server's place among the servers of the federation; `None` if there are no others.
     pub fn site(&self) -> Option<&Arc<Site>> {
         self.site.get()
     }
 
-    /// The epoch of this server; 0 if the federation has no others.
+    /// The epoch of this server; 0 if the federation has no other servers.
     ///
     /// # Errors
     /// [`Error::Unavailable`](femtobarn_catalog::Error::Unavailable) if its lease is over.
@@ -160,7 +160,7 @@ impl FederationService {
         self.messages.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The number of messages of clients of its catalogue since the start: calls, and turns of sessions that are not
+    /// The number of messages from clients of the catalogue since the start: calls, and turns of sessions that are not
     /// empty.
     pub fn messages(&self) -> u64 {
         self.messages.load(Ordering::Relaxed)
@@ -189,7 +189,7 @@ impl FederationService {
             holder: clients.get(&held.owner.session).cloned(),
         });
         let mut all: Vec<HeldLock> = own.collect();
-        // The server's locks in the kernel are those of its sessions.
+        // The locks of the server's process in the kernel are those of its sessions.
         let own: HashSet<LockTarget> = all.iter().map(|lock| lock.target).collect();
         let local = self.catalog.locks().held()?.into_iter();
         all.extend(local.filter(|lock| !own.contains(&lock.target)));

@@ -16,12 +16,12 @@ use super::state::{Granted, LockRequest, SessionState};
 #[derive(Debug)]
 pub struct CatalogueSession {
     id: Uuid,
-    /// The digest of its id, which other servers and clients may know.
+    /// The digest of the session's id, which other servers and clients may know.
     client_id: Uuid,
     number: u64,
     /// The authenticated identity of its client.
     pub(super) identity: String,
-    /// Whether it may lock.
+    /// Whether the client may lock.
     pub(super) may_write: bool,
     pub(super) state: Mutex<SessionState>,
     outcomes: Mutex<Vec<OperationOutcome>>,
@@ -33,15 +33,15 @@ pub struct CatalogueSession {
 pub struct SessionClaims {
     /// The id of its session.
     pub session: Uuid,
-    /// Its authenticated identity. Only the same identity may resume the session.
+    /// The authenticated identity. Only the same identity may resume the session.
     pub identity: String,
-    /// Whether it may lock and publish.
+    /// Whether the client may lock and publish.
     pub may_write: bool,
     /// The client as other users see it.
     pub client: Holder,
-    /// The locks that it held: owner, target, kind, and the epoch at which each was granted.
+    /// The claimed locks: owner, target, kind, and the epoch at which each was granted.
     pub locks: Vec<(u64, LockTarget, LockKind, u64)>,
-    /// The snapshots that it had pinned, and how often.
+    /// The claimed pins: snapshots, and the number of pins on each.
     pub pins: Vec<(Csn, u32)>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Ticket {
 pub struct OperationOutcome {
     /// The number of the operation.
     pub number: u64,
-    /// The lock or pin, or why there is none.
+    /// The granted lock or pin, or the error.
     pub result: Result<Granted>,
 }
 
@@ -88,22 +88,22 @@ impl CatalogueSession {
         }
     }
 
-    /// Its id, which its client made.
+    /// The session's id, chosen by its client.
     pub fn id(&self) -> Uuid {
         self.id
     }
 
-    /// Names one of its transactions as all servers of the federation do.
+    /// The owner by which all servers of the federation know one of its transactions.
     pub(super) fn client_owner(&self, number: u64) -> ClientOwner {
         ClientOwner { client: self.client_id, number }
     }
 
-    /// Its number at this server.
+    /// The session's number at this server.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Its client, by the client's own account.
+    /// The client, as it describes itself.
     pub fn client(&self) -> Holder {
         self.lock().client.clone()
     }
@@ -122,10 +122,10 @@ impl CatalogueSession {
         self.state.lock()
     }
 
-    /// Refuses what belongs to an earlier stream of the client than `generation`, or to a session that has ended.
+    /// Refuses requests from a stream of the client before `generation`, or for a session that has ended.
     ///
     /// # Errors
-    /// [`Error::Closed`].
+    /// [`Error::Closed`] for these.
     pub(super) fn check_current(&self, generation: u64) -> Result<()> {
         let state = self.lock();
         let is_current = !state.is_over && state.generation == generation;
@@ -138,7 +138,8 @@ impl CatalogueSession {
         self.has_outcomes.notify_one();
     }
 
-    /// Queues an outcome for the client's stream `generation`. A later one has asked again, under the same number.
+    /// Queues an outcome for the client's stream `generation`. On a later stream the client has asked again, under the
+    /// same number.
     pub(super) fn push_outcome_of(&self, generation: u64, outcome: OperationOutcome) {
         let state = self.lock();
         if state.generation == generation {
@@ -180,7 +181,7 @@ impl CatalogueSession {
     }
 }
 
-/// The error for a client whose session is not known, or was resumed on another stream.
+/// The error for a client whose session is unknown, or was resumed on another stream.
 pub(super) fn session_over() -> Error {
     Error::Closed { what: "the session is over; open it again".to_owned() }
 }

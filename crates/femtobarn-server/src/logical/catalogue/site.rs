@@ -1,10 +1,10 @@
 //! This server's part in a federation with several servers: its lease, and the databases whose home it is.
 //!
-//! 1. It answers for locks and writes only while its lease lasts by its own monotonic clock, which began before PostgreSQL's
-//!    clock began the lease, and ends a quarter earlier. No other server has its databases before that.
-//! 2. While the lease lasts nobody else changes the homes that it has, so it knows them without asking.
+//! 1. It admits locks and writes only while its lease lasts by its own monotonic clock. The lease begins there before
+//!    it begins on PostgreSQL's clock, and ends a quarter earlier. No other server has its databases before that.
+//! 2. While the lease lasts no other server changes the homes that this one has, so it knows them without asking.
 //! 3. Locks that were granted in an earlier epoch of the server are lost, and their fences are refused.
-//! 4. A server that has left does not join again, though a renewal was under way.
+//! 4. A server that has left does not join again, even if a renewal was in progress.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tokio::task::spawn_blocking;
 use super::new_databases::place;
 use super::reached_servers::ReachedServers;
 
-/// How often the catalogue is asked that does not answer.
+/// The pause before a catalogue that does not answer is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A server's part in a federation.
@@ -41,9 +41,9 @@ struct SiteState {
     /// When the lease is over by this server's clock.
     until: Instant,
     has_left: bool,
-    /// The epochs of the homes that this server has, as far as it knows.
+    /// The epochs of the homes that this server has, as far as known.
     homes: HashMap<DatabaseId, u64>,
-    /// Changes of these: a look-up that one of them overtook says nothing.
+    /// The number of changes of `homes`. If it changes during a look-up, the result of the look-up is not kept.
     changes: u64,
     /// The servers that got databases of this one.
     handed_over: HashMap<DatabaseId, String>,
@@ -51,12 +51,12 @@ struct SiteState {
     servers: Vec<ServerRow>,
 }
 
-/// Where a database is.
+/// The place of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatabasePlace {
-    /// At this server, or nowhere yet.
+    /// The home is this server, or the database has no home yet.
     Here,
-    /// At another one.
+    /// The home is another server.
     There(Home),
 }
 
@@ -88,7 +88,7 @@ impl Site {
         &self.own.name
     }
 
-    /// How long a lease lasts.
+    /// The duration of a lease.
     pub fn lease(&self) -> Duration {
         self.lease
     }
@@ -110,21 +110,21 @@ impl Site {
         })
     }
 
-    /// Whether what was granted in an epoch of this server still holds.
+    /// Whether locks that were granted in an epoch of this server are still valid.
     pub fn is_valid(&self, epoch: u64) -> bool {
         self.epoch().is_ok_and(|current| current == epoch)
     }
 
-    /// Whether this server is known to have a database, without asking the catalogue.
+    /// Whether this server is known to be the home of a database, without asking the catalogue.
     pub fn has(&self, database: DatabaseId) -> bool {
         self.epoch().is_ok() && self.state.lock().homes.contains_key(&database)
     }
 
-    /// Where a database is. Asks the catalogue unless it is here.
+    /// The place of a database. Asks the catalogue unless this server is known to have it.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if the lease of this server is over; [`Error::Unsupported`] if the database has no home, and its
-    /// file is not here; those of the catalogue.
+    /// [`Error::Unavailable`] if the lease of this server is over; [`Error::Unsupported`] if the database has no home,
+    /// and its file is not here; those of the catalogue.
     pub fn place_of(&self, database: DatabaseId) -> Result<DatabasePlace> {
         loop {
             self.epoch()?;
@@ -152,8 +152,9 @@ impl Site {
         }
     }
 
-    /// The home of a database. One that got none when it was committed, as one that a program attached in a folder without a
-    /// server, gets this server if the file is here, or in a store alone. None if it is not committed yet.
+    /// The home of a database; `None` if the database is not committed yet. A database that was committed without a
+    /// home, such as one attached by a program in a folder without a server, gets this server as its home if the file
+    /// is here, or only in a store.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the file is not here; those of the catalogue.
@@ -184,7 +185,7 @@ impl Site {
     /// Checks that a database is written at this server.
     ///
     /// # Errors
-    /// [`Error::Elsewhere`] if it is another one; as [`place_of`](Self::place_of).
+    /// [`Error::Elsewhere`] if its home is another server; those of [`place_of`](Self::place_of).
     pub fn check_here(&self, database: DatabaseId) -> Result<()> {
         match self.place_of(database)? {
             DatabasePlace::Here => Ok(()),
@@ -192,7 +193,7 @@ impl Site {
         }
     }
 
-    /// The right to write to a database whose lock is granted now.
+    /// The fence for a database whose lock is granted now.
     pub fn fence(&self, database: DatabaseId) -> Fence {
         let state = self.state.lock();
         Fence {
@@ -203,9 +204,9 @@ impl Site {
         }
     }
 
-    /// Has commits refused of all who hold databases here now: the client of one of them fell silent. Returns once that is
-    /// done, or the server has another epoch, in which they are refused anyway. While the catalogue does not answer, one
-    /// thread asks it for all callers.
+    /// Makes the catalogue refuse the commits of all present holders of databases here, because the client of one fell
+    /// silent. Returns when that is done, or the server has another epoch, in which they are refused anyway. While the
+    /// catalogue does not answer, one thread asks it for all callers.
     pub async fn fence_off(self: &Arc<Self>, databases: Arc<[DatabaseId]>) {
         let epoch = self.state.lock().epoch;
         loop {
@@ -213,7 +214,7 @@ impl Site {
             let (site, databases) = (Arc::clone(self), Arc::clone(&databases));
             let fenced = spawn_blocking(move || {
                 let fenced = site.try_fence_off(epoch, &databases);
-                // Not before, even if the future is dropped.
+                // The turn is held until here, even if the future is dropped.
                 drop(turn);
                 fenced
             });
@@ -250,7 +251,7 @@ impl Site {
     /// Renews the lease. If it was lost, the server joins again, under a new epoch.
     ///
     /// # Errors
-    /// Those of the catalogue. The lease goes on to its end.
+    /// Those of the catalogue. Then the lease lasts until its end.
     pub fn renew(&self, free_bytes: u64, load: u64) -> Result<()> {
         let began = clock::now();
         let Some(epoch) = self.epoch_unless_left() else { return Ok(()) };
@@ -304,7 +305,8 @@ impl Site {
         (!state.has_left).then_some(state.epoch)
     }
 
-    /// Ends the lease. One that is over by this server's clock ends by itself: the catalogue does not answer.
+    /// Ends the lease. If the lease is over by this server's clock, because the catalogue does not answer, there is
+    /// nothing to end.
     pub fn leave(&self) {
         let mut state = self.state.lock();
         state.has_left = true;
@@ -324,7 +326,7 @@ impl Site {
         server.storage == self.own.storage
     }
 
-    /// The error of a request about a database that another server carries out.
+    /// The error for a request about a database that another server must carry out.
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is no such server; those of the catalogue.
@@ -338,12 +340,12 @@ impl Site {
     /// Makes another server the home of a database of this one, which was locked in the epoch `locked` of this server.
     ///
     /// # Errors
-    /// As [`LocalCatalogue::set_home`]; [`Error::Unavailable`] if the lease of this server is over.
+    /// Those of [`LocalCatalogue::set_home`]; [`Error::Unavailable`] if the lease of this server is over.
     pub(super) fn hand_over(&self, database: DatabaseId, locked: u64, to: &str) -> Result<()> {
         self.check_here(database)?;
         let from = Fence { server_epoch: locked, ..self.fence(database) };
         let set = self.catalog.set_home(&from, to);
-        // From here on the catalogue is asked where it is, whatever came of this.
+        // From here on the catalogue is asked for the home, whether or not this succeeded.
         let mut state = self.state.lock();
         state.homes.remove(&database);
         state.changes += 1;
@@ -353,7 +355,7 @@ impl Site {
         set.map(drop)
     }
 
-    /// Looks again where databases are, after a commit was refused that showed what was known of them.
+    /// Looks up the homes of databases again, after a commit was refused that showed outdated fences.
     pub fn look_again(&self, databases: &[DatabaseId]) {
         for database in databases {
             let changes = self.state.lock().changes;
@@ -387,8 +389,8 @@ impl Site {
         self.catalog.databases_elsewhere()
     }
 
-    /// Looks which servers the federation has now, for a client that is to know where else it can go. If the catalogue does not
-    /// answer, those of the last look are told.
+    /// Looks up the federation's servers, for a client that must know which others it can use. If the catalogue does
+    /// not answer, the servers of the last look-up are used.
     pub(super) fn look_for_servers(&self) {
         if let Ok(servers) = self.catalog.servers() {
             self.state.lock().servers = servers;
@@ -400,11 +402,11 @@ impl Site {
         self.state.lock().servers.clone()
     }
 
-    /// The home of a database, or, if it has none yet, the server that shall have it.
+    /// The home of a database; for a database without one, the server that will get it.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the database was committed without a home, and its file is not here;
-    /// [`Error::Unavailable`] if no server takes new databases; those of the catalogue.
+    /// [`Error::Unavailable`] if no server accepts new databases; those of the catalogue.
     pub fn home_or_placement(&self, database: DatabaseId) -> Result<Home> {
         if let Some(home) = self.known_home(database)? {
             return Ok(home);
@@ -419,7 +421,7 @@ impl Site {
         Ok(row.into())
     }
 
-    /// A server by its name: as of the last renewal, or, if it has joined since, as the catalogue has it.
+    /// A server by its name: as of the last renewal, or, if it has joined since, from the catalogue.
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is none; those of the catalogue.

@@ -1,4 +1,4 @@
-//! What a session holds: its locks and pins, its waits, and the writes that use its locks.
+//! The state of a session: its locks and pins, its waits, and the writes that use its locks.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,7 +18,7 @@ pub(super) struct SessionState {
     /// The number of streams that its client has opened. Requests of earlier streams are refused.
     pub generation: u64,
     pub is_over: bool,
-    /// Why it has ended, for the log.
+    /// Why the session has ended, for the log.
     pub end: &'static str,
     /// Transactions that are being published. The session does not end before they are.
     pub publishing: usize,
@@ -29,7 +29,7 @@ pub(super) struct SessionState {
     pub held: HashMap<(u64, LockTarget), HeldBy>,
     /// The writes to databases that it holds.
     pub writes: HashMap<DatabaseId, DatabaseWrites>,
-    /// By the numbers of the operations.
+    /// The waits for locks by the numbers of the operations.
     pub waiting: HashMap<u64, PendingLock>,
     /// The streams whose requests were granted in the table and wait in the kernel, by owner and target.
     pub in_kernel: HashMap<(u64, LockTarget), u64>,
@@ -39,7 +39,7 @@ pub(super) struct SessionState {
 /// A lock that a session holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldBy {
-    /// Whether it is held in the kernel, too.
+    /// Whether the lock is held in the kernel, too.
     pub in_kernel: bool,
     /// The epoch of its database when it was locked.
     pub epoch: u64,
@@ -53,7 +53,7 @@ pub(super) struct HeldBy {
 pub(super) struct PendingLock {
     pub owner: u64,
     pub target: LockTarget,
-    /// The task that ends it at its deadline; none without a deadline.
+    /// The task that ends the wait at its deadline; `None` without a deadline.
     pub timer: Option<AbortHandle>,
 }
 
@@ -66,18 +66,18 @@ pub(super) struct LockRequest {
     pub kind: LockKind,
     pub generation: u64,
     pub since: Instant,
-    /// None if the wait has no limit.
+    /// `None` if the wait has no limit.
     pub deadline: Option<Instant>,
 }
 
 /// The result of a granted lock or pin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Granted {
-    /// The epoch of the database that is locked.
+    /// The epoch of the locked database.
     pub epoch: u64,
-    /// The snapshot that is pinned.
+    /// The pinned snapshot.
     pub csn: Csn,
-    /// The right to write to the database that is locked, if the federation has several servers.
+    /// The fence of the locked database, if the federation has several servers.
     pub fence: Option<Fence>,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct DatabaseWrites {
     pub running: usize,
     /// Locks on the database that were released while a write was under way.
     to_free: Vec<(u64, HeldBy)>,
-    /// Requests for these locks by their owners since then.
+    /// Requests of the same owners for these locks, since the release.
     to_lock: Vec<LockRequest>,
 }
 
@@ -110,7 +110,8 @@ impl SessionState {
         Ok(())
     }
 
-    /// Whether the owner of a request waits in the kernel by one of an earlier stream, which is about to end.
+    /// Whether the owner of a request still waits in the kernel by a request of an earlier stream, which is about to
+    /// end.
     pub(super) fn has_earlier(&self, request: &LockRequest) -> bool {
         let earlier = self.in_kernel.get(&(request.owner, request.target));
         earlier.is_some_and(|generation| *generation < request.generation)
@@ -131,14 +132,14 @@ impl SessionState {
             let writes = self.writes.entry(database).or_default();
             writes.owners += 1;
             writes.epoch = held.epoch;
-            // A lock of an earlier epoch of the server is lost, and stays so beside a new one.
+            // A lock of an earlier epoch of the server is lost, and stays lost beside a new one.
             let is_first = writes.owners == 1;
             writes.site_epoch =
                 if is_first { held.site_epoch } else { writes.site_epoch.min(held.site_epoch) };
         }
     }
 
-    /// Records that a lock is no longer held, and returns it if the caller is to free it now. If a write is under way,
+    /// Records that a lock is no longer held, and returns it if the caller must free it now. If a write is in progress,
     /// the end of the last write frees it.
     pub(super) fn release(&mut self, owner: u64, target: LockTarget) -> Option<HeldBy> {
         let held = self.held.remove(&(owner, target))?;
@@ -155,8 +156,8 @@ impl SessionState {
         Some(held)
     }
 
-    /// Postpones a request for a lock that its owner has released and that is not free yet; returns whether it did.
-    /// The end of the last write repeats the request.
+    /// Postpones a request for a lock that its owner has released and that is not free yet; returns whether it did. The
+    /// end of the last write repeats the request.
     pub(super) fn postpone(&mut self, request: LockRequest) -> bool {
         let LockTarget::Database(database) = request.target else { return false };
         let Some(writes) = self.writes.get_mut(&database) else { return false };
@@ -169,13 +170,13 @@ impl SessionState {
         is_postponed
     }
 
-    /// Whether one of its transactions holds `target` for itself alone.
+    /// Whether one of its transactions holds `target` exclusively.
     pub(super) fn holds_alone(&self, target: LockTarget) -> bool {
         let mut held = self.held.iter().filter(|((_, held), _)| *held == target);
         held.any(|(_, held)| held.kind == LockKind::Exclusive)
     }
 
-    /// The databases that it holds by locks other than those of `is_kept`.
+    /// The databases that the session holds by locks other than those of `is_kept`.
     pub(super) fn databases_unless(
         &self,
         is_kept: impl Fn(&(u64, LockTarget)) -> bool,
@@ -190,7 +191,7 @@ impl SessionState {
         databases.into_iter().collect()
     }
 
-    /// Releases all locks but those of `is_kept`, and returns the ones to be freed now.
+    /// Releases all locks but those of `is_kept`, and returns those that the caller must free now.
     pub(super) fn release_unless(
         &mut self,
         is_kept: impl Fn(&(u64, LockTarget)) -> bool,

@@ -1,16 +1,16 @@
 //! The files of databases that are not committed yet.
 //!
-//! The client that created a file removes it when it rolls back. If the client dies first, the server removes the
-//! file as soon as no session holds the database, and its name is free again.
+//! The client that created a file removes it when it rolls back. If the client dies first, the server removes the file
+//! as soon as no session holds the database; then the name is free again.
 //!
 //! 1. A file whose database was ever sent to be published is not removed: the commit may succeed though its answer is
 //!    lost.
 //! 2. Only a session that holds the database may write to its file, extend it, remove it or publish the database. A
-//!    session that lost the lock gets it back only if the file still exists (`operations`): its name may be that of
+//!    session that lost the lock gets it back only if the file still exists (`operations`): the name may belong to
 //!    another client's file by then.
 //! 3. A server that starts again knows these files from a list in the folder of the locks, and removes those that no
-//!    session has claimed by the end of a lease. A file is known by its inode and the time it was made, too, since
-//!    another one may have its name by then.
+//!    session has claimed by the end of a lease. The list identifies a file also by its inode and its birth time, since
+//!    another file may have its name by then.
 
 use std::collections::HashMap;
 use std::fs;
@@ -32,7 +32,7 @@ pub(super) struct UncommittedFiles {
 }
 
 impl UncommittedFiles {
-    /// Those that an earlier server of the folder knew.
+    /// Reads the list of an earlier server of the folder.
     pub(super) fn open(folder: &Path) -> Self {
         let text = fs::read_to_string(folder.join(LIST)).unwrap_or_default();
         let files = text.lines().filter_map(|line| {
@@ -80,8 +80,8 @@ impl UncommittedFiles {
         })
     }
 
-    /// Changes the files, and the list if they are others then. A list that a crash of the machine takes, or that cannot
-    /// be written, leaves files to `femtobarn repair`.
+    /// Changes the files, and writes the list if they differ then. If a crash of the machine destroys the list, or it
+    /// cannot be written, `femtobarn repair` removes the files.
     fn change<T>(&self, change: impl FnOnce(&mut HashMap<String, DatabaseId>) -> T) -> T {
         let mut files = self.files.lock();
         let count = files.len();
@@ -101,7 +101,7 @@ impl UncommittedFiles {
     }
 }
 
-/// What tells a file from another one that has its name later; none if there is no such file.
+/// The identity of a file, by which it differs from a later file of the same name; `None` if there is no such file.
 fn identity_of(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
     let made = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());

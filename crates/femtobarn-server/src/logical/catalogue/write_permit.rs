@@ -1,11 +1,11 @@
-//! The right to write to databases' files, which a session has as long as it holds the database.
+//! The right of a session to write to a database's file while it holds the database.
 //!
-//! A client that was suspended for longer than its lease does not know yet that its locks are lost when it resumes,
-//! and goes on writing to space that a vacuum may have given to another writer. So each write checks that its session
+//! A client that was suspended for longer than its lease does not know yet that its locks are lost when it resumes, and
+//! continues to write to space that a vacuum may have given to another writer. So each write checks that its session
 //! still holds the database, and the lock is not freed before the write has ended. No thread waits for that: the last
 //! write frees the locks that were released meanwhile, and repeats their owners' requests.
 //!
-//! The epoch of the lock is a fencing token: it tells whether the session has held the database without interruption
+//! The epoch of the lock is a fencing token: it shows whether the session has held the database without interruption
 //! since the file was opened.
 
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use crate::physical::{
     FilesElsewhere, Opaque, Permit, StorageError, StoragePath, StorageResult, Writers,
 };
 
-/// How long a client is told to wait if its session may be resumed soon.
+/// How long a client is asked to wait if its session may be resumed soon.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The right of a session to write to one file of a database.
 struct SessionPermit {
     service: Arc<FederationService>,
-    /// The session when it was last used: it may end, and begin anew under its id.
+    /// The session at its last use: it may end, and a new one may begin under its id.
     session: Mutex<Arc<CatalogueSession>>,
     database: DatabaseId,
     /// The epoch in which the file was opened.
@@ -51,7 +51,7 @@ impl Writers for Arc<FederationService> {
                 database,
                 epoch,
             })),
-            // After a restart, writers may come a little earlier than their session.
+            // After a restart, the writes of a client may arrive a little earlier than its session.
             None if session.is_some() && self.since.elapsed() < self.lease => {
                 Err(StorageError::NotBefore(PAUSE, "sessions are still being resumed".to_owned()))
             }
@@ -86,10 +86,11 @@ impl Writers for Arc<FederationService> {
 }
 
 impl FederationService {
-    /// Begins a write of a session that holds a database exclusively, and tells the epoch of this server in which it was locked.
+    /// Begins a write of a session that holds a database exclusively, and returns the epoch of this server in which it
+    /// was locked.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if others may hold the database, too; [`Error::Changed`] if the lock was lost.
+    /// [`Error::Invalid`] if other sessions may hold the database, too; [`Error::Changed`] if the lock was lost.
     pub(super) fn begin_alone(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
@@ -113,7 +114,7 @@ impl FederationService {
     }
 }
 
-/// A path as the catalogue has it, relative to the federation's folder.
+/// A path as it is in the catalogue, relative to the federation's folder.
 fn relative(path: &StoragePath) -> String {
     String::from_utf8_lossy(&path.as_bytes()[1..]).into_owned()
 }
@@ -154,7 +155,7 @@ impl SessionPermit {
     }
 }
 
-/// A write that is under way, which the session has counted. The session's lock on the database is not free before it
+/// A write in progress, which the session has counted. The session's lock on the database is not freed before the write
 /// has ended.
 pub(super) struct WriteInProgress {
     pub(super) service: Arc<FederationService>,

@@ -24,8 +24,8 @@ pub struct WaitEdge<O = OwnerId, T = LockTarget> {
     pub target: T,
 }
 
-/// The cycle that a wait of `owner` for `target` closes, from that edge on. `waits` has the targets of all waiting
-/// owners; `blockers` returns the owners that one of them waits for.
+/// The cycle that a wait of `owner` for `target` would close, from that edge on. `waits` has the targets of all waiting
+/// owners; `blockers` returns the owners that such a wait is blocked by.
 pub fn find_cycle<O: Copy + Eq + Hash, T: Copy + Eq + Hash>(
     owner: O,
     target: T,

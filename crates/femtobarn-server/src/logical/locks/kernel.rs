@@ -1,11 +1,11 @@
 //! The kernel's locks that the server holds, so that local processes in the same folder and remote sessions exclude
 //! each other.
 //!
-//! The table grants a request first, so all requests for one target that arrive here share it, or there is only one.
+//! The table grants a request first, so if several requests for one target arrive here, they share the lock.
 //!
-//! The server waits for each target once, with a place in the kernel's queue that stays while anybody wants the lock.
-//! One of the owners carries the wait on, and between two steps it sleeps as a task; the others sleep until it has the
-//! lock or gives up. So neither the number of owners nor that of targets is one of threads.
+//! The server waits for each target once, with a place in the kernel's queue that it keeps while any owner wants the
+//! lock. One of the owners makes the steps of the wait, and between two steps it sleeps as a task; the others sleep
+//! until it has the lock or gives up. So neither owners nor targets need threads.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-/// How often an owner that sleeps looks whether its lock is still wanted.
+/// How often a sleeping owner checks whether its lock is still wanted.
 const LOOK_TIME: Duration = Duration::from_secs(1);
 
 /// The kernel's locks that the server holds in one federation.
@@ -37,12 +37,12 @@ struct CountedLock {
     lock: Arc<SharedLock>,
 }
 
-/// A lock for all its owners.
+/// A lock that all its owners share.
 #[derive(Debug, Default)]
 struct SharedLock {
     /// Held while a step is made.
     state: Arc<tokio::sync::Mutex<LockState>>,
-    /// Held by the owner that carries the wait on.
+    /// Held by the owner that makes the steps of the wait.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -61,7 +61,7 @@ struct Taken {
     epoch: u64,
 }
 
-/// What an attempt to take a lock led to.
+/// The result of an attempt to take a lock.
 enum LockAttempt {
     /// The lock is held.
     Taken {
@@ -83,11 +83,11 @@ impl ServerKernelLocks {
         !matches!(target, LockTarget::Container(..))
     }
 
-    /// Locks a target for one more owner, if that takes no wait for another process. Returns as [`lock`](Self::lock) does;
-    /// none also if it fails, which `lock` then says.
+    /// Locks a target for one more owner, if no other process must be waited for. Returns the epoch as
+    /// [`lock`](Self::lock) does; `None` also after a failure, which `lock` then reports.
     ///
-    /// It calls the kernel and reads one row of the catalogue, as look-ups on the calling task do: handing that to another
-    /// thread would take longer.
+    /// It calls the kernel and reads one row of the catalogue, as look-ups on the calling task do: handing that to
+    /// another thread would take longer.
     pub fn lock_now(&self, target: LockTarget, kind: LockKind) -> Option<u64> {
         let (lock, mut claim) = self.claim(target);
         let mut state = lock.state.try_lock().ok()?;
@@ -110,7 +110,7 @@ impl ServerKernelLocks {
     }
 
     /// Locks a target for one more owner, waiting for local processes in the order of arrival while `go_on`, which is
-    /// asked again and again, returns no error. Returns the epoch of its database when the first owner locked it; no
+    /// called repeatedly, returns no error. Returns the epoch of its database when the first owner locked it; no
     /// process has locked the database exclusively since.
     ///
     /// # Errors
@@ -173,7 +173,7 @@ impl SharedLock {
             return Ok(LockAttempt::Taken { epoch: taken.epoch });
         }
         let (locks, catalog) = (of.locks.clone(), Arc::clone(&of.catalog));
-        // It ends even if the future is dropped, so that the other owners do not lose the place in the queue.
+        // The attempt ends even if the future is dropped, so that the other owners do not lose the place in the queue.
         let attempt = move || state.attempt(&locks, &catalog, (target, kind), is_last);
         let stopped = |error| Error::Internal { what: format!("locking stopped: {error}") };
         spawn_blocking(attempt).await.unwrap_or_else(|error| Err(stopped(error)))
@@ -181,10 +181,10 @@ impl SharedLock {
 }
 
 impl LockState {
-    /// Makes one step towards the lock. It reads the lock's file and one row of the catalogue.
+    /// Makes one step towards the lock. Reads the lock's file and one row of the catalogue.
     ///
     /// # Errors
-    /// As [`SharedLock::attempt`].
+    /// Those of [`SharedLock::attempt`].
     fn attempt(
         &mut self,
         locks: &LockTable,

@@ -6,9 +6,10 @@
 //! | `table` | holders and queues of all locks, in shards |
 //! | `kernel` | the kernel's locks that the server holds for all its sessions |
 //!
-//! Locks of containers are in the table only. Local processes in the same folder do not see them, and the version check
-//! of the commit decides between the two: locks of containers are politeness, and having them in the kernel, too, would
-//! cost more than all else. Locks of databases, of allocation and of maintenance protect data, and are in both.
+//! Locks of containers are in the table only. Local processes in the same folder do not see them; between a session and
+//! such a process the version check of the commit decides. Locks of containers are politeness, and to take them in the
+//! kernel, too, would cost more than everything else. Locks of databases, of allocation and of maintenance protect
+//! data, and are in both.
 //!
 //! Lock order: waits, then shards. No thread holds two shards.
 

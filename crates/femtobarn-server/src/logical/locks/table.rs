@@ -3,7 +3,7 @@
 //! Invariants:
 //! 1. Requests are granted in the order of arrival: none overtakes another, not even a shared one.
 //! 2. An owner holds a target at most once, and never waits for itself.
-//! 3. A lock without contention touches one shard and nothing else.
+//! 3. A lock without contention touches only one shard.
 //! 4. A wait that would close a cycle does not begin. Waits begin one after the other, so the last wait of a cycle
 //!    finds it.
 
@@ -33,7 +33,7 @@ pub enum LockAnswer {
     Duplicate,
 }
 
-/// A lock that is held.
+/// A held lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableEntry {
     /// The target.
@@ -55,7 +55,7 @@ pub struct QueuedRequest<T> {
     pub ticket: T,
 }
 
-/// The locks of one federation. `T` is a caller's ticket, which comes back when the wait is over.
+/// The locks of one federation. `T` is a caller's ticket, which is returned when the wait is over.
 #[derive(Debug)]
 pub struct SessionLockTable<T> {
     hasher: RandomState,
@@ -122,7 +122,7 @@ impl<T> SessionLockTable<T> {
         let Some(cycle) = deadlock::find_cycle(owner, target, &waits, blockers) else {
             return LockAnswer::Waits;
         };
-        // The request is the last of the queue, so removing it grants nothing.
+        // The request is the last of the queue, so removing it grants no other.
         let mut shard = self.shard(&target);
         if let Some(entry) = shard.get_mut(&target) {
             entry.queue.retain(|waiting| waiting.owner != owner);
@@ -131,7 +131,7 @@ impl<T> SessionLockTable<T> {
         LockAnswer::Deadlock(cycle)
     }
 
-    /// Frees a lock, and returns the requests that are granted by it.
+    /// Frees a lock, and returns the requests that this grants.
     pub fn unlock(&self, owner: OwnerId, target: LockTarget) -> Vec<QueuedRequest<T>> {
         self.change(target, |entry| entry.holders.retain(|(holder, _)| *holder != owner))
     }
@@ -176,13 +176,13 @@ impl<T> SessionLockTable<T> {
         granted
     }
 
-    /// One holder of a lock; none if it is free.
+    /// One holder of a lock; `None` if it is free.
     pub fn holder(&self, target: &LockTarget) -> Option<OwnerId> {
         let shard = self.shard(target);
         shard.get(target)?.holders.first().map(|(owner, _)| *owner)
     }
 
-    /// All locks that are held, ordered by target.
+    /// All held locks, ordered by target.
     pub fn held(&self) -> Vec<TableEntry> {
         let mut held = Vec::new();
         for shard in &self.shards {
@@ -213,8 +213,8 @@ impl<T> SessionLockTable<T> {
         waiting
     }
 
-    /// The owners that a queued request waits for: the holders of the target that it cannot share with, and the request
-    /// in front of it, which is granted first.
+    /// The owners that a queued request waits for: the holders of the target that it cannot share with, and the owner
+    /// of the request in front of it, which is granted first.
     pub fn blockers(&self, owner: OwnerId, target: &LockTarget) -> Vec<OwnerId> {
         let shard = self.shard(target);
         let Some(entry) = shard.get(target) else { return Vec::new() };

@@ -88,7 +88,7 @@ fn cycle_of_any_length_is_found_by_its_last_wait() {
         let expected: Vec<u64> = std::iter::once(last).chain(0..last).collect();
         assert_eq!(waiters, expected);
         assert_eq!(cycle[0].target, target(0));
-        // When the refused owner frees its lock, the owner that waits for it goes on.
+        // When the refused owner frees its lock, the owner that waits for it continues.
         assert_eq!(tickets(table.unlock(owner(last), target(last as u32))), [last - 1]);
     }
 }

@@ -1,10 +1,11 @@
 //! The caches of the servers: which of them a file is read from.
 //!
-//! 1. A cache has what its servers have, so it is not asked. It is for reading alone.
-//! 2. Of the caches that are up, those of a file are decided by a hash: each keeps some of the files, and all redirectors
-//!    choose the same ones. There is one for every so many clients that were sent to read the file within a minute.
-//! 3. One at least is used by clients near to it, and if no server with the file can be reached.
-//! 4. Servers that are clients are not sent to caches: they may be these themselves.
+//! 1. A cache has the files of its servers, so it is not asked for paths. It is used for reading only.
+//! 2. Of the caches that are up, a hash decides which serve a file: each keeps some of the files, and all redirectors
+//!    choose the same ones. A file is served by one cache for each `clients_per_copy` clients that were sent to read it
+//!    within a minute.
+//! 3. At least one cache is used by clients near to it, and if no server with the file can be reached.
+//! 4. Clients that are servers are not sent to caches: they may be these caches themselves.
 
 use std::cmp::Reverse;
 use std::num::NonZeroU32;
@@ -19,7 +20,7 @@ use super::demand::Demand;
 use crate::logical::placement::less_loaded;
 use crate::physical::{StorageError, StorageResult};
 
-/// Caches, and how many clients read each file.
+/// The caches, and how many clients read each file.
 pub(super) struct Caches {
     pub servers: Arc<[DataServer]>,
     demand: Demand,
@@ -31,11 +32,11 @@ impl Caches {
         Caches { servers, demand: Demand::new(clock::now()), clients_per_copy }
     }
 
-    /// The server from which a path is read: the chosen one of those that have it, or a cache. A path that none has is
-    /// missing if they `are_all_up`.
+    /// The server from which a path is read: the chosen one of the servers that have it, or a cache. If no server has
+    /// the path, it is missing if they `are_all_up`.
     ///
     /// # Errors
-    /// Why none was chosen, if there is no cache instead.
+    /// Why no server was chosen, if there is no cache instead.
     pub(super) fn reader<'a>(
         &'a self,
         chosen: StorageResult<&'a DataServer>,
@@ -67,7 +68,7 @@ impl Caches {
         Ok(fit[less_loaded(fit.len() as u64, |drawn| fit[drawn as usize].load()) as usize])
     }
 
-    /// The caches from which a path is read, the first by the hash first.
+    /// The caches from which a path is read, in the order of the hash.
     pub(super) fn of<'a>(
         &'a self,
         asked: &Asked<'_>,

@@ -1,12 +1,13 @@
-//! Which server a client is sent to, by what all have said about its path.
+//! Chooses the server that a client is sent to, from the answers of all servers about its path.
 //!
-//! 1. What exists is read and changed where it is. Servers that can read it at once are preferred for reading and those that
-//!    can write it for changes, then those that are not late, then those near the client. Of two that are drawn, the one with
-//!    less to do is taken.
-//! 2. What no server has is made at the one that a hash of the path and the server's name decides, so all who make the same
-//!    path at once meet there, whatever redirector they ask. Servers that have the folder above it are preferred.
-//! 3. A path is made only if all servers that are up have said that there is none: silence is no answer.
-//! 4. It is said to be missing only if all servers that were asked have said so.
+//! 1. An existing path is read and changed where it is. Servers that can read it at once are preferred for reading and
+//!    those that can write it for changes, then those that are not late, then those near the client. Of two that are
+//!    drawn, the one with the lower load is chosen.
+//! 2. A path that no server has is made at the server chosen by a hash of the path and the server's name, so all
+//!    clients that make the same path at once meet there, through whichever redirector. Servers that have its parent
+//!    folder are preferred.
+//! 3. A path is made only if all servers that are up have answered that it does not exist: silence is not an answer.
+//! 4. It is reported missing only if all servers that were asked have answered so.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -23,21 +24,21 @@ use super::kept::Said;
 use crate::logical::placement::{less_loaded, was_tried};
 use crate::physical::{Opaque, StorageError, StoragePath, StorageResult};
 
-/// When a client may come again if servers have not said what has to be known.
+/// When a client may retry if necessary answers of servers are missing.
 const COME_AGAIN: Duration = Duration::from_secs(1);
 
-/// What a client wants to do.
+/// The kind of access that a client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Ask about what exists.
+    /// Ask about an existing path.
     Look,
-    /// Ask for what a server alone knows or does: checksums and attributes, and what comes from tape.
+    /// Ask for things that a server alone knows or does: checksums, attributes, and staging from tape.
     Use,
     /// Begin to read a file.
     Read,
-    /// Go on reading it.
+    /// Continue to read the file.
     ReadOn,
-    /// Change what exists.
+    /// Change an existing path.
     Change,
     /// Make a file or folder, or change it if it exists.
     Create,
@@ -49,44 +50,44 @@ impl Wish {
     }
 }
 
-/// What a client asks a redirector.
+/// The question of a client to a redirector.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// The path.
     pub path: &'a StoragePath,
-    /// It may name servers that the client has tried, and the snapshot that it wants.
+    /// Opaque information: it may name servers that the client has tried, and the snapshot that it wants.
     pub opaque: Opaque<'a>,
-    /// Whether servers are to be asked, whatever they have said before.
+    /// Whether to ask the servers again, whatever they have answered before.
     pub anew: bool,
-    /// Who asks.
+    /// The client that asks.
     pub client: AskingClient,
 }
 
-/// A client, as far as it matters where it is sent.
+/// The properties of a client that matter for the choice.
 #[derive(Clone, Copy, Debug)]
 pub struct AskingClient {
-    /// Its address.
+    /// The client's address.
     pub address: IpAddr,
-    /// Whether it is a server itself, such as a cache.
+    /// Whether the client is a server, such as a cache.
     pub is_server: bool,
-    /// Whether it comes for each part of a file, as those of HTTP do, and has to find the same file each time.
+    /// Whether the client returns for each part of a file, as HTTP clients do, and must find the same file each time.
     pub comes_again: bool,
 }
 
-/// What a client asks for, and what servers have said about it.
+/// A client's question, and the servers' answers.
 pub(super) struct Heard<'a> {
     pub asked: Asked<'a>,
     pub said: Arc<Said>,
 }
 
 impl Heard<'_> {
-    /// What a server has said.
+    /// The answer of a server.
     pub(super) fn of(&self, number: usize) -> &Presence {
         self.said.presences.get(number).unwrap_or(&Presence::Unknown)
     }
 }
 
-/// A server that has all of these paths, if there is one.
+/// A server that has all of these paths, if any.
 pub(super) fn holder<'a>(
     servers: &'a [DataServer],
     heard: &[Heard<'_>],
@@ -116,8 +117,8 @@ pub(super) fn holder<'a>(
 /// The servers, by their numbers, at which a path can be made.
 ///
 /// # Errors
-/// [`StorageError::NotBefore`] while a server that is up has not said whether it has it; those of [`nobody`] if there is
-/// none, or one has the path.
+/// [`StorageError::NotBefore`] while a server that is up has not answered whether it has the path; those of [`nobody`]
+/// if there is no such server, or one has the path.
 pub(super) fn homes(servers: &[DataServer], heard: &Heard<'_>) -> StorageResult<Vec<usize>> {
     let is_there = |number: usize| servers[number].is_up() && heard.of(number).is_here();
     if (0..servers.len()).any(is_there) {
@@ -130,7 +131,7 @@ pub(super) fn homes(servers: &[DataServer], heard: &Heard<'_>) -> StorageResult<
     if open.is_empty() { Err(nobody(servers, heard)) } else { Ok(open) }
 }
 
-/// The server of these at which a path is made; `above` is what servers say about the folder above it.
+/// The one of these servers at which a path is made; `above` has the answers of servers about the parent folder.
 pub(super) fn home<'a>(
     servers: &'a [DataServer],
     mut homes: Vec<usize>,
@@ -148,7 +149,8 @@ pub(super) fn home<'a>(
 /// Checks that a path can be moved to another one at the server that has it.
 ///
 /// # Errors
-/// `EXDEV` if another server has the other path; [`StorageError::NotBefore`] while one has not said so.
+/// `EXDEV` if another server has the other path; [`StorageError::NotBefore`] while one has not answered that it does
+/// not.
 pub(super) fn check_move(
     servers: &[DataServer],
     from: &DataServer,
@@ -182,7 +184,7 @@ pub(super) fn nowhere(servers: &[DataServer], heard: &[Heard<'_>], wish: Wish) -
     }
 }
 
-/// The error that tells what each server has said about a path.
+/// The error with the answer of each server about a path.
 pub(super) fn nobody(servers: &[DataServer], heard: &Heard<'_>) -> StorageError {
     let said = || (0..servers.len()).map(|number| heard.of(number));
     let is_here = said().any(Presence::is_here);
@@ -202,13 +204,13 @@ pub(super) fn nobody(servers: &[DataServer], heard: &Heard<'_>) -> StorageError 
     StorageError::refused(errno, what_was_said(servers, heard))
 }
 
-/// The error while it is not known which servers are up.
+/// The error while it is unknown which servers are up.
 pub(super) fn just_started() -> StorageError {
     let what = "this server has just started to ask others whether they are up";
     StorageError::NotBefore(COME_AGAIN, what.to_owned())
 }
 
-/// Checks that all servers that are up, but for some, have said that there is no such path.
+/// Checks that all servers that are up, except some, have answered that the path does not exist.
 fn check_absent(
     servers: &[DataServer],
     heard: &Heard<'_>,
@@ -222,7 +224,7 @@ fn check_absent(
         match heard.of(number) {
             Presence::Absent(_) => {}
             Presence::Unknown | Presence::Down => is_silent = true,
-            // It says the same if it is asked again.
+            // The answer would be the same again.
             Presence::Here { .. } | Presence::Refused(..) => return Err(nobody(servers, heard)),
         }
     }
@@ -244,7 +246,7 @@ fn what_was_said(servers: &[DataServer], heard: &Heard<'_>) -> String {
     text
 }
 
-/// Whether a server can do at once what a client wishes.
+/// Whether a server can do at once what the client wants.
 fn is_apt(presence: &Presence, wish: Wish) -> bool {
     match presence {
         Presence::Here { is_online, is_writable } => match wish {
@@ -262,21 +264,21 @@ pub(super) fn prefer<T>(fit: &mut Vec<T>, is_better: impl Fn(&T) -> bool) {
     }
 }
 
-/// The same number for a server and the parts of a key in all redirectors; of several servers, each has the greatest number for
-/// as many keys.
+/// A number of a server and the parts of a key, which is the same in all redirectors. Of several servers, each has the
+/// greatest number for as many keys.
 pub(super) fn affinity(server: &DataServer, key: &[&[u8]]) -> [u8; 16] {
     let hash = Md5::new().chain_update(server.endpoint().to_string());
     key.iter().fold(hash, |hash, part| hash.chain_update(part)).finalize().into()
 }
 
-/// A path with what selects its content, as servers are asked for it.
+/// A path with the opaque information that selects its content, in the form of a question to servers.
 pub(super) fn location(path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Location> {
     let text = [path.as_bytes(), &opaque.selection()].concat();
     Location::new(text)
         .map_err(|error| StorageError::refused(Errno::ENAMETOOLONG, error.to_string()))
 }
 
-/// Whether all servers have said that there is no such path.
+/// Whether all servers have answered that the path does not exist.
 pub(super) fn is_missing(error: &StorageError) -> bool {
     matches!(error, StorageError::Refused(Errno::ENOENT, _))
 }

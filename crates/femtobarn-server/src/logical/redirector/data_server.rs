@@ -1,14 +1,15 @@
-//! One server behind a redirector: whether it is up, how much it has to do, whether it has a path.
+//! One server behind a redirector: whether it is up, its load, whether it has a path.
 //!
-//! 1. It is asked for its role and its load every second, over a connection of its own. This alone decides whether it is up:
-//!    while it is down it is not asked for paths, and nobody is redirected to it. While it is late, others are preferred.
-//!    It is down if it does not answer twice in a row, or its connection is lost or refused.
-//! 2. It is asked for paths over other connections, each question over the one with the fewest. A server answers what
-//!    arrives on a connection one after another, so what takes long holds up no more than its own connection.
+//! 1. It is asked for its role and its load every second, over a separate connection. This alone decides whether it is
+//!    up: while it is down it is not asked for paths, and no client is redirected to it. While it is late, others are
+//!    preferred. It is down if it does not answer twice in a row, or its connection is lost or refused.
+//! 2. It is asked for paths over other connections, each question over the one with the fewest. A server answers the
+//!    questions of a connection one after another, so a slow one delays only its own connection.
 //! 3. Only [`DataServer::watch`] connects.
 //! 4. It is asked as an anonymous client, so no secret of this server reaches it or a client.
-//! 5. Its load is what it says that it works on, which servers of this kind do, and the clients that it was sent since.
-//! 6. A redirector or manager is never up: two that are behind each other would send clients back and forth.
+//! 5. Its load is the number of requests in progress that it reports, which only servers of this kind do, plus the
+//!    clients that it was sent since.
+//! 6. A redirector or manager is never up: two of them behind each other would send clients back and forth.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -26,45 +27,45 @@ use xrd::{ErrorCode, Location, QueryCode};
 
 use crate::network::Network;
 
-/// How long it is waited for.
+/// The longest wait for the server.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two questions whether it is up.
+/// The time between two questions whether the server is up.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long it may take to say whether it is up, with new connections to it, or whether it has a path.
+/// The longest time for an answer whether it is up, including new connections, or whether it has a path.
 const ANSWER_MAX: Duration = PATIENCE.saturating_mul(2);
-/// How long it may take to say that it is up before others are preferred.
+/// The time for the answer that it is up after which others are preferred.
 const LATE: Duration = Duration::from_millis(100);
-/// Connections over which it is asked for paths.
+/// Connections for questions about paths.
 const LINES: usize = 4;
-/// Questions that are on their way over one of them; more wait for their turn.
+/// Questions in flight over one connection; more wait for their turn.
 const QUESTIONS_MAX: usize = 256;
 /// Letters of a server's text that are kept.
 const TEXT_LETTERS_MAX: usize = 200;
-/// The words of its configuration that it is asked for. A server answers a word that it does not know by the word itself.
+/// The words of its configuration that it is asked for. A server answers an unknown word by the word itself.
 const WORDS: &str = "role fb.running";
 
 /// Whether a server has a file or folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It has it.
+    /// The server has the path.
     Here {
-        /// Whether it can be read now.
+        /// Whether the path can be read now.
         is_online: bool,
-        /// Whether it can be written.
+        /// Whether the path can be written.
         is_writable: bool,
     },
-    /// It says that there is no such file or folder.
+    /// The server answered that there is no such file or folder.
     Absent(String),
-    /// It says something else.
+    /// The server answered with another error.
     Refused(ErrorCode, String),
-    /// It has not answered.
+    /// The server has not answered.
     Unknown,
-    /// It was not asked, since it is down.
+    /// The server was not asked, since it is down.
     Down,
 }
 
 impl Presence {
-    /// Whether it is there.
+    /// Whether the server has the path.
     pub fn is_here(&self) -> bool {
         matches!(self, Presence::Here { .. })
     }
@@ -85,39 +86,39 @@ impl fmt::Display for Presence {
 /// A server that has files.
 pub struct DataServer {
     url: Url,
-    /// The addresses of the clients near it.
+    /// The addresses of the clients near the server.
     clients_near: Vec<Network>,
     standing: Mutex<Standing>,
-    /// There are none while it is down.
+    /// The connections for questions about paths; none while the server is down.
     lines: Mutex<Vec<Arc<Line>>>,
     redirects: AtomicU64,
 }
 
-/// Why it could not be asked whether it is up.
+/// Why the question whether it is up failed.
 struct ProbeFailure {
     why: String,
-    /// Whether it has not answered in time, so that it may only be slow.
+    /// Whether the server has not answered in time, so that it may only be slow.
     is_silent: bool,
 }
 
-/// A connection over which it is asked for paths.
+/// A connection for questions about paths.
 struct Line {
     client: Client,
     turns: Semaphore,
 }
 
 enum Standing {
-    /// It has not been asked yet.
+    /// The server has not been asked yet.
     New,
     Up {
-        /// Requests that it worked on when it answered last.
+        /// Requests in progress at the server's last answer.
         running: u64,
-        /// Clients that were redirected there since.
+        /// Clients that were redirected there since then.
         sent: u64,
-        /// When it was asked again, if it has not answered since.
+        /// When the server was asked again, if it has not answered since.
         asked: Option<Instant>,
     },
-    /// It does not answer, and why.
+    /// The server does not answer, and why.
     Down(String),
 }
 
@@ -127,32 +128,32 @@ impl DataServer {
         DataServer { url, clients_near, standing, lines, redirects: AtomicU64::new(0) }
     }
 
-    /// Its name and port.
+    /// The server's name and port.
     pub fn endpoint(&self) -> &Endpoint {
         &self.url.server
     }
 
-    /// Whether a client is near it.
+    /// Whether a client is near the server.
     pub(super) fn is_near(&self, client: IpAddr) -> bool {
         self.clients_near.iter().any(|network| network.has(client))
     }
 
-    /// Whether it has been asked if it is up.
+    /// Whether the server has been asked if it is up.
     pub(super) fn is_known(&self) -> bool {
         !matches!(*self.standing.lock(), Standing::New)
     }
 
-    /// Whether it answers.
+    /// Whether the server answers.
     pub fn is_up(&self) -> bool {
         matches!(*self.standing.lock(), Standing::Up { .. })
     }
 
-    /// Whether it does not answer.
+    /// Whether the server does not answer.
     pub(super) fn is_down(&self) -> bool {
         matches!(*self.standing.lock(), Standing::Down(_))
     }
 
-    /// Why it is down; empty if it is up.
+    /// Why the server is down; empty if it is up.
     pub fn why_down(&self) -> String {
         match &*self.standing.lock() {
             Standing::New => "not asked yet".to_owned(),
@@ -161,7 +162,7 @@ impl DataServer {
         }
     }
 
-    /// How much it has to do, in the unit of requests that are worked on.
+    /// The server's load, in requests in progress.
     pub fn load(&self) -> u64 {
         match &*self.standing.lock() {
             Standing::Up { running, sent, .. } => running + sent,
@@ -169,7 +170,7 @@ impl DataServer {
         }
     }
 
-    /// Whether it has been asked if it is up and takes long to say so: it may hang.
+    /// Whether the server takes long to answer that it is up: it may hang.
     pub(super) fn is_late(&self) -> bool {
         match &*self.standing.lock() {
             Standing::Up { asked: Some(asked), .. } => asked.elapsed() > LATE,
@@ -190,7 +191,8 @@ impl DataServer {
         }
     }
 
-    /// Asks it, if it is up, whether it has a path. A question that is given up while it is sent costs its connection.
+    /// Asks the server, if it is up, whether it has a path. A question that is given up while it is sent costs its
+    /// connection.
     pub(super) async fn presence(&self, question: &Location) -> Presence {
         if self.is_down() {
             return Presence::Down;
@@ -224,7 +226,7 @@ impl DataServer {
         there.max_by_key(|line| line.turns.available_permits()).cloned()
     }
 
-    /// Asks it every second whether it is up. Never returns.
+    /// Asks the server every second whether it is up. Never returns.
     pub(super) async fn watch(&self) {
         let mut client = None;
         let mut was_silent = false;
@@ -242,7 +244,7 @@ impl DataServer {
                     self.rises(running);
                 }
                 Err(failure) if failure.is_silent && !was_silent && self.is_up() => {
-                    // It is asked once more at once, over another connection.
+                    // The server is asked once more at once, over another connection.
                     was_silent = true;
                     continue;
                 }
@@ -253,8 +255,8 @@ impl DataServer {
         }
     }
 
-    /// Asks whether it is up, over this connection or a new one, and sees to the other connections. Returns the connection
-    /// and how many requests it works on.
+    /// Asks the server whether it is up, over this connection or a new one, and maintains the other connections.
+    /// Returns the connection and the number of requests in progress.
     async fn probe(&self, client: Option<Client>) -> Result<(Client, u64), ProbeFailure> {
         let client = match client.filter(Client::is_connected) {
             Some(client) => client,
@@ -268,7 +270,7 @@ impl DataServer {
             let why = format!("is a {}, not a server with files", shortened(role));
             return Err(ProbeFailure { why, is_silent: false });
         }
-        // Servers of other kinds do not tell.
+        // Servers of other kinds do not report this.
         let running = words.next().and_then(|word| word.trim().parse().ok()).unwrap_or(0);
         self.connect_lines().await?;
         Ok((client, running))
@@ -291,7 +293,7 @@ impl DataServer {
         let is_there = !lines.is_empty();
         *self.lines.lock() = lines;
         match failure.filter(|_| !is_there) {
-            // It has just answered over another connection.
+            // The server has just answered over another connection.
             Some(error) => Err(ProbeFailure { why: reason(&error), is_silent: true }),
             None => Ok(()),
         }
@@ -301,7 +303,7 @@ impl DataServer {
         Client::connect(&self.url, options()).await
     }
 
-    /// Records that it answers and works on so many requests.
+    /// Records that the server answers, with this number of requests in progress.
     pub(super) fn rises(&self, running: u64) {
         let up = Standing::Up { running, sent: 0, asked: None };
         let before = std::mem::replace(&mut *self.standing.lock(), up);
@@ -310,7 +312,7 @@ impl DataServer {
         }
     }
 
-    /// Makes it late.
+    /// Makes the server late.
     #[cfg(test)]
     pub(super) fn lags(&self) {
         if let Standing::Up { asked, .. } = &mut *self.standing.lock() {
@@ -318,7 +320,7 @@ impl DataServer {
         }
     }
 
-    /// Records that it does not answer, and why.
+    /// Records that the server does not answer, and why.
     pub(super) fn falls(&self, why: String) {
         self.lines.lock().clear();
         let down = Standing::Down(why.clone());
@@ -342,7 +344,7 @@ fn options() -> Options {
         request_timeout: PATIENCE,
         patience: PATIENCE,
         reconnect_timeout: Duration::ZERO,
-        // Otherwise the user's name is looked up, which may take long.
+        // Otherwise the user's name would be looked up, which may take long.
         user: Some("femtobarn".to_owned()),
         without_credentials: true,
         application: "femtobarn-redirector".to_owned(),

@@ -1,7 +1,8 @@
 //! How many clients were sent to read each file within the last minute.
 //!
-//! Clients are counted by the minute. Of the minute before, that part counts which is within 60 seconds, as if its clients
-//! had come evenly. So a file that nobody wants any more counts nothing after two minutes, however many had wanted it.
+//! Clients are counted by the minute. The count of the minute before is weighted by its part within the last 60
+//! seconds, as if its clients had arrived evenly. So a file without new readers counts 0 after two minutes, however
+//! many it had.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

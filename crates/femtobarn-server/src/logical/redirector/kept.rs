@@ -1,8 +1,8 @@
-//! What servers have said about a path, for a few seconds.
+//! The answers of servers about a path, kept for a few seconds.
 //!
-//! 1. All who ask for a path at once share one question. It belongs to none of them: whoever leaves holds up nobody.
-//! 2. The table is bounded: when it is full of what is still valid, all of it is forgotten, which costs questions and nothing
-//!    else.
+//! 1. All clients that ask for a path at the same time share one question. It belongs to none of them, so a client that
+//!    disconnects delays no other.
+//! 2. The table is bounded: when it is full of valid answers, all are dropped, which costs only new questions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,39 +15,39 @@ use xrd::Location;
 
 use super::data_server::Presence;
 
-/// How long it is kept that a server has a path.
+/// How long the answer is kept that a server has a path.
 const KEPT_HERE: Duration = Duration::from_secs(5);
-/// How long it is kept that none has it: it may be made at any moment.
+/// How long the answer is kept that none has it: it may be made at any moment.
 const KEPT_ABSENT: Duration = Duration::from_secs(1);
 /// Questions that are kept.
 const QUESTIONS_MAX: usize = 16_384;
 /// Bytes of a question that is kept.
 const QUESTION_BYTES_MAX: usize = 4096;
 
-/// What servers said.
+/// The answers of servers.
 #[derive(Debug)]
 pub(super) struct Said {
-    /// When the last of them said so.
+    /// The time of the last answer.
     pub at: Instant,
-    /// In the order of the servers.
+    /// The answers in the order of the servers.
     pub presences: Vec<Presence>,
 }
 
-/// A path with what selects its content, and whether the question waits for all servers: else those that are slow may be
-/// left out.
+/// A path with the opaque information that selects its content, and whether the question waits for all servers;
+/// otherwise slow ones may be left out.
 pub(super) type PathQuestion = (Location, bool);
 
-/// What servers say, once they have.
+/// The answers of servers, once they arrive.
 type Awaited = watch::Receiver<Option<Arc<Said>>>;
 
-/// What servers have said.
+/// The kept answers of servers.
 #[derive(Default)]
 pub(super) struct KeptPresences {
     by_question: Mutex<HashMap<PathQuestion, Awaited>>,
 }
 
 impl KeptPresences {
-    /// What servers have said, or else say now. With `anew`, what they have said before does not count.
+    /// The answers of servers, kept or new ones. With `anew`, kept answers do not count.
     pub(super) async fn get<Asking>(
         &self,
         question: PathQuestion,
@@ -98,7 +98,7 @@ impl KeptPresences {
         awaited
     }
 
-    /// Forgets what was said about a path.
+    /// Drops the answers about a path.
     pub(super) fn forget(&self, path: &Location) {
         let mut kept = self.by_question.lock();
         for patiently in [false, true] {

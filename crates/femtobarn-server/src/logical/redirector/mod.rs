@@ -4,20 +4,20 @@
 //! |---|---|
 //! | this one | asks servers, and redirects clients |
 //! | `caches` | the caches of the servers: which of them a file is read from |
-//! | `choice` | which server a client is redirected to, and what it is told if there is none |
+//! | `choice` | the server that a client is redirected to, and the error if there is none |
 //! | `demand` | how many clients were sent to read each file within the last minute |
-//! | `kept` | what servers have said about a path, for a few seconds |
-//! | `data_server` | one server: whether it is up, how much it has to do, whether it has a path |
+//! | `kept` | the answers of servers about a path, kept for a few seconds |
+//! | `data_server` | one server: whether it is up, its load, whether it has a path |
 //!
 //! A module uses those below it in this table, and none above.
 //!
-//! 1. Servers that are up are asked at once, over connections that are kept. All who ask for a path meanwhile wait for one
-//!    question, and for at most 2 seconds.
-//! 2. If what was kept leads nowhere, servers are asked once more.
-//! 3. A client is not redirected to a server that it has tried, so it meets none twice. A server behind a redirector is none
-//!    itself, so there are no loops.
-//! 4. Redirectors share nothing: any number of them may have the same servers.
-//! 5. Caches are for reading alone, and are not asked: they have what the servers have.
+//! 1. Servers that are up are asked at the same time, over connections that stay open. All clients that ask for a path
+//!    meanwhile wait for one question, and for at most 2 seconds.
+//! 2. If kept answers lead to no server, servers are asked once more.
+//! 3. A client is not redirected to a server that it has tried, so it meets none twice. A server behind a redirector is
+//!    not a redirector itself, so there are no loops.
+//! 4. Redirectors share no state: any number of them may have the same servers.
+//! 5. Caches are used for reading only, and are not asked: they have the files of the servers.
 
 mod caches;
 mod choice;
@@ -48,14 +48,14 @@ use super::placement::is_below;
 use crate::network::Network;
 use crate::physical::{Opaque, StorageError, StoragePath, StorageResult};
 
-/// Once a server has a file, the others have as long again as it took, and at least this time.
+/// Once a server has a file, the other servers get as much time again as that took, and at least this time.
 const GRACE_MIN: Duration = Duration::from_millis(50);
-/// Paths of one request that servers are asked for at once, so that one client does not hold up the others.
+/// Paths of one request that servers are asked for at the same time, so that one client does not delay the others.
 const PATHS_AT_ONCE: usize = 32;
 
 /// Redirects clients to servers.
 pub struct Redirector {
-    /// The folder at all servers without a slash at its end, so empty for `/`.
+    /// The folder at all servers without a trailing slash, so empty for `/`.
     top: Vec<u8>,
     servers: Arc<[DataServer]>,
     kept: KeptPresences,
@@ -63,11 +63,11 @@ pub struct Redirector {
 }
 
 impl Redirector {
-    /// A redirector to these servers and caches, which have their files in the same folder; `clients_near` tells which clients
-    /// are near one of them. A file is read from one cache for every `clients_per_copy` clients a minute.
+    /// A redirector to these servers and caches, which have their files in the same folder. `clients_near` returns the
+    /// clients that are near one of them. A file is read from one cache for every `clients_per_copy` clients a minute.
     ///
     /// # Errors
-    /// A text that names the server whose folder is another one, or whose host is named twice.
+    /// A text that names the server whose folder differs, or whose host is named twice.
     pub fn new(
         servers: Vec<Url>,
         caches: Vec<Url>,
@@ -87,7 +87,7 @@ impl Redirector {
             }
             let host = &url.server.host;
             if urls[..index].iter().any(|other| other.server.host.eq_ignore_ascii_case(host)) {
-                // Clients name servers that failed without their ports.
+                // Clients name failed servers without ports.
                 return Err(format!(
                     "redirect: {host} is named twice: each server needs a name or address of its own"
                 ));
@@ -123,13 +123,14 @@ impl Redirector {
         watched.collect::<FuturesUnordered<_>>().count().await;
     }
 
-    /// The server to which a client is redirected that asks for these paths.
+    /// The server to which a client that asks for these paths is redirected.
     ///
     /// # Errors
-    /// `ENOENT` if all servers that are up have said that there is no such path, `EACCES` if one does not tell, `ENOTSUP` if
-    /// no server has all paths, `EHOSTUNREACH` if servers do not answer or all that have it were tried; the text tells what
-    /// each has said of the path. [`StorageError::NotBefore`] if it is to be made while a server has not said whether it has
-    /// it, and just after the start. `EROFS` if it is to be changed and all servers are caches.
+    /// `ENOENT` if all servers that are up have answered that there is no such path, `EACCES` if one refuses to answer,
+    /// `ENOTSUP` if no server has all paths, `EHOSTUNREACH` if servers do not answer or all that have it were tried;
+    /// the text has the answer of each server. [`StorageError::NotBefore`] if the path is to be made while a server has
+    /// not answered whether it has it, and just after the start. `EROFS` if the path is to be changed and all servers
+    /// are caches.
     pub async fn find(&self, asked: &[Asked<'_>], wish: Wish) -> StorageResult<Endpoint> {
         self.check_changeable(wish)?;
         let chosen = self.chosen(asked, wish).await;
@@ -143,7 +144,7 @@ impl Redirector {
         Ok(self.send(server, asked, wish))
     }
 
-    /// As [`Redirector::find`], to move a path to another one.
+    /// The server to which a client is redirected that moves a path to another one.
     ///
     /// # Errors
     /// Those of [`Redirector::find`], and `EXDEV` if another server has the other path.
@@ -154,7 +155,7 @@ impl Redirector {
         Ok(self.send(chosen, &[from, to], Wish::Change))
     }
 
-    /// All servers that have a path, and how; of caches those from which it is read.
+    /// All servers that have a path, with their answers; of the caches, those from which it is read.
     ///
     /// # Errors
     /// Those of [`Redirector::find`].
@@ -185,7 +186,7 @@ impl Redirector {
         let heard = self.hear_all(asked, patiently, false).await?;
         let is_kept = heard.iter().any(|it| it.said.at < came);
         match self.choose(&heard, wish).await {
-            // That no server has a path is kept on purpose. The rest may have changed.
+            // The answer that no server has the path is kept on purpose. Other answers may have changed.
             Err(error) if is_kept && !is_missing(&error) => {
                 self.choose(&self.hear_all(asked, true, true).await?, wish).await
             }
@@ -224,7 +225,7 @@ impl Redirector {
             self.caches.count(read);
         }
         if wish.is_change() {
-            // Folders above may be made with it.
+            // The parent folders may be made with it.
             let changed =
                 asked.iter().flat_map(|it| it.path.folders_above().chain([it.path.clone()]));
             let paths = changed.filter_map(|path| location(&path, Opaque::default()).ok());
@@ -256,7 +257,7 @@ impl Redirector {
         Ok(heard)
     }
 
-    /// What each server says about a path; with `patiently`, all that are up are waited for.
+    /// The answer of each server about a path; with `patiently`, all that are up are waited for.
     async fn hear<'a>(&self, asked: Asked<'a>, patiently: bool) -> StorageResult<Heard<'a>> {
         let path = asked.path;
         if !is_below(path.as_bytes(), &self.top) {
@@ -268,7 +269,7 @@ impl Redirector {
         if !is_any(DataServer::is_up) && is_any(|server| !server.is_known()) {
             return Err(choice::just_started());
         }
-        // A client that comes back found something else than what was said, and perhaps needs the slowest server.
+        // A client that returns was told something that is not true any more, and perhaps needs the slowest server.
         let comes_back = asked.opaque.value_of("tried").is_some();
         let patiently = patiently || comes_back;
         let question = (location(path, asked.opaque)?, patiently);
@@ -285,7 +286,7 @@ async fn ask_servers(
 ) -> Vec<Presence> {
     let ask = |number: usize| {
         let (servers, question) = (Arc::clone(&servers), question.clone());
-        // A task of its own, since the question goes on when its answer is too late.
+        // A task of its own, since the question continues when its answer is late.
         let asked = tokio::spawn(async move { servers[number].presence(&question).await });
         async move { asked.await.unwrap_or(Presence::Unknown) }
     };
@@ -293,8 +294,8 @@ async fn ask_servers(
     gathered(questions, PATIENCE, (!patiently).then_some(GRACE_MIN)).await
 }
 
-/// The answers within this time. Once a server has the path, the others have as long again as it took, and at least `grace`;
-/// without `grace` all are waited for.
+/// The answers within this time. Once a server has the path, the other servers get as much time again as that took, and
+/// at least `grace`; without `grace` all are waited for.
 async fn gathered(
     questions: Vec<impl Future<Output = Presence>>,
     patience: Duration,

@@ -1,4 +1,4 @@
-//! What clients are told, by what servers have said: without servers.
+//! The answers to clients, derived from given answers of servers: without servers.
 
 use std::future::{pending, ready};
 use std::net::{IpAddr, Ipv4Addr};
@@ -35,7 +35,7 @@ fn redirector(count: usize) -> Redirector {
     redirector_near(count, |_| vec![])
 }
 
-/// The same, with the clients near each server.
+/// A redirector with the clients near each server.
 fn redirector_near(count: usize, clients_near: impl Fn(&Url) -> Vec<Network>) -> Redirector {
     let urls = (0..count).map(|number| Url::parse(&format!("root://s{number}//data")));
     let urls = urls.map(|url| url.expect("a URL")).collect();
@@ -50,7 +50,7 @@ fn path(text: &str) -> StoragePath {
 }
 
 impl Redirector {
-    /// Keeps what servers are asked for as if they had said this about a path.
+    /// Stores these answers of servers about a path.
     async fn hears(&self, text: &str, said: &[Presence]) {
         for patiently in [false, true] {
             let question = (Location::new(text.to_owned()).expect("a path"), patiently);
@@ -59,7 +59,7 @@ impl Redirector {
         }
     }
 
-    /// Where a client is sent that asks for `/data/f`.
+    /// The server that a client is sent to that asks for `/data/f`.
     async fn sends(&self, said: &[Presence], wish: Wish) -> Result<String, StorageError> {
         self.hears("/data/f", said).await;
         let (path, opaque) = (path("/data/f"), Opaque::default());
@@ -95,7 +95,7 @@ async fn slow_servers_are_waited_for_by_patient_clients_alone() {
     hung[1] = Box::pin(pending());
     let grace = Some(Duration::from_millis(1));
     assert_eq!(gathered(hung, LONG, grace).await, [HERE, Presence::Unknown, absent()]);
-    // There is no grace before one has it, so all are waited for.
+    // Before a server has it there is no grace, so all are waited for.
     let mut late = questions();
     late[0] = Box::pin(ready(absent()));
     assert_eq!(gathered(late, LONG, grace).await, [absent(), HERE, absent()]);
@@ -130,7 +130,7 @@ async fn a_path_is_made_only_if_all_servers_have_said_that_there_is_none() {
         Ok("s1".to_owned()),
         "it exists"
     );
-    // One that is down is not asked.
+    // A server that is down is not asked.
     all.servers[1].falls("it hangs".to_owned());
     let sent = all.sends(&[absent(), Presence::Down, absent()], create).await;
     assert!(sent.is_ok_and(|server| server != "s1"));
@@ -151,7 +151,7 @@ async fn a_new_path_has_one_server_whoever_asks() {
         for redirector in [&one, &two] {
             redirector.hears("/data", &[HERE, HERE, HERE]).await;
             redirector.hears(&path.to_string(), &[absent(), absent(), absent()]).await;
-            // Its load does not matter.
+            // The server's load does not matter.
             redirector.servers[number % 3].rises(1000);
             chosen.push(redirector.find(&[asked], Wish::Create).await.expect("a server"));
         }
@@ -191,7 +191,7 @@ async fn servers_near_the_client_are_preferred_while_they_are_up_and_not_late() 
     };
     let all = redirector_near(2, near);
     for _ in 0..20 {
-        // It has more to do.
+        // This server has the higher load.
         all.servers[1].rises(1000);
         assert_eq!(all.sends(&[HERE, HERE], Wish::Read).await, Ok("s1".to_owned()));
     }
@@ -227,7 +227,7 @@ async fn tried_servers_are_left_out() {
     assert_eq!(sent(b"tried=s0,S1", &[HERE, HERE]), None);
     let homes = |opaque, said: &[Presence]| choice::homes(&all.servers, &heard(opaque, said));
     assert_eq!(homes(b"tried=s0", &[absent(), absent()]), Ok(vec![1]));
-    // What a tried server does not say is not waited for. What it has is not made elsewhere.
+    // The missing answer of a tried server is not waited for. A path that it has is not made elsewhere.
     assert_eq!(homes(b"tried=s0", &[Presence::Unknown, absent()]), Ok(vec![1]));
     assert!(homes(b"tried=s0", &[HERE, absent()]).is_err());
     assert!(homes(b"tried=s0,s1", &[absent(), absent()]).is_err());
@@ -291,7 +291,7 @@ async fn clients_wait_while_it_is_not_known_which_servers_are_up() {
     let all = Redirector::new(urls.to_vec(), vec![], |_| vec![], TEN).expect("two servers");
     assert!(must_wait(&all.sends(&[Presence::Unknown, Presence::Unknown], Wish::Read).await));
     all.servers[0].rises(0);
-    // A silent server holds up only those who need it.
+    // A silent server delays only clients that need it.
     assert_eq!(all.sends(&[HERE, Presence::Unknown], Wish::Read).await, Ok("s0".to_owned()));
     for wish in [Wish::Read, Wish::Create] {
         assert!(must_wait(&all.sends(&[absent(), Presence::Unknown], wish).await));
@@ -312,11 +312,12 @@ fn with_caches(servers: usize, clients_near: impl Fn(&Url) -> Vec<Network>) -> R
     all
 }
 
-/// Where clients go that read a file which all servers have: how many went to each of them and of the caches.
+/// The servers that readers of a file that all servers have are sent to: the number of readers at each server and
+/// cache.
 async fn readers(all: &Redirector, count: usize, client: AskingClient, wish: Wish) -> Vec<u64> {
     let path = path("/data/f");
     for _ in 0..count {
-        // What was said is forgotten when the file is changed.
+        // Answers are dropped when the file is changed.
         all.hears("/data/f", &vec![HERE; all.servers.len()]).await;
         let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client };
         all.find(&[asked], wish).await.expect("a server");

@@ -1,7 +1,7 @@
 //! Stage requests on disk: a file for each, in a folder `stage-requests` of a federation.
 //!
-//! A file is written beside its place, synced and renamed, so it is whole or not there. One that cannot be understood is left
-//! alone, and its request is forgotten.
+//! A file is written beside its place, synced and renamed, so it is complete or missing. A file that cannot be parsed
+//! is left alone, and its request is forgotten.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -17,20 +17,20 @@ use super::request::StageRequest;
 
 /// The folder, below that of a federation.
 const FOLDER: &str = "stage-requests";
-/// The ends of names of requests, and of those that are being written.
+/// The suffixes of requests, and of requests that are being written.
 const SUFFIX: &str = "json";
 const PART: &str = "part";
-/// The age of a part that nobody writes any more: its server was killed.
+/// The age after which a part is an orphan: its server was killed.
 const PART_AGE: Duration = Duration::from_secs(3600);
-/// Bytes of a file that is read: more than the largest request over HTTP leads to.
+/// Bytes of the largest file that is read: more than the largest request over HTTP leads to.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// Files that are looked at: more than are ever kept.
+/// Files that are examined: more than are ever kept.
 const FILES_MAX: usize = 2000;
 
-/// A request, and who made it.
+/// A request, and its user.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct KeptRequest {
-    /// Who made it, and alone may see it.
+    /// The user who made the request; no other user may see it.
     pub user: String,
     pub request: StageRequest,
 }
@@ -45,7 +45,7 @@ impl RequestFolder {
         RequestFolder(federation.join(FOLDER))
     }
 
-    /// All requests, the oldest first. What cannot be read is logged.
+    /// All requests, the oldest first. Unreadable files are logged.
     pub(super) fn read(&self) -> Vec<KeptRequest> {
         let entries = match fs::read_dir(&self.0) {
             Ok(entries) => entries,
@@ -87,7 +87,7 @@ impl RequestFolder {
         File::open(&self.0)?.sync_all()
     }
 
-    /// Removes a request, if it is there. After a crash it may be there again.
+    /// Removes a request, if it exists. After a crash it may exist again.
     ///
     /// # Errors
     /// Those of the file system.
@@ -98,7 +98,7 @@ impl RequestFolder {
         }
     }
 
-    /// Makes the folder durably, unless it is there.
+    /// Makes the folder durably, unless it exists.
     fn make(&self) -> io::Result<()> {
         match (fs::create_dir(&self.0), self.0.parent()) {
             (Ok(()), Some(federation)) => File::open(federation)?.sync_all(),
@@ -141,7 +141,7 @@ fn read_one(path: &Path) -> io::Result<KeptRequest> {
 }
 
 fn write_one(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // Paths are known to those who may read them.
+    // Only users who may read the files may see their paths.
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;
     file.sync_all()

@@ -1,15 +1,15 @@
 //! Requests to bring files from mass storage to the disk, and to keep them there for a while.
 //!
-//! 1. A request belongs to the user who made it; others are told that there is none.
-//! 2. A request is durable before its id is told, and so is what it has come to before that is told. It lies in the folder of the
-//!    first federation with stores; a server without one forgets requests when it stops.
-//! 3. A file is pinned from the moment it is asked for, for its lifetime. A look at its request pins it anew: for its lifetime
-//!    when it has come, and again while it waits. Its pin ends when the file is released or cancelled, fails, or its request is
-//!    deleted or forgotten.
+//! 1. A request belongs to the user who made it; for other users it does not exist.
+//! 2. A request is durable before its id is returned, and each state of it before that state is returned. It is stored
+//!    in the folder of the first federation with stores; a server without one forgets requests when it stops.
+//! 3. A file is pinned from the moment of its request, for its lifetime. Looking at the request renews the pin: for the
+//!    lifetime once the file has arrived, and repeatedly while it waits. The pin ends when the file is released or
+//!    cancelled, fails, or its request is deleted or forgotten.
 //! 4. If there are too many requests, some are forgotten.
 //! 5. A request is locked while it changes; the list is locked only to find, add or remove requests, never for I/O.
 //!
-//! `request` is one request, without I/O; `kept` has them on disk; `surplus` says which are forgotten.
+//! `request` is one request, without I/O; `kept` stores requests on disk; `surplus` chooses the requests to forget.
 
 mod kept;
 mod request;
@@ -42,17 +42,17 @@ pub struct StageRequests {
     requests: Mutex<VecDeque<Arc<ListedRequest>>>,
 }
 
-/// A request in the list, with what never changes of it.
+/// A request in the list, with its constant properties.
 struct ListedRequest {
     id: String,
     user: String,
     files: usize,
-    /// None once it is forgotten.
+    /// `None` once the request is forgotten.
     request: Mutex<Option<StageRequest>>,
 }
 
 impl StageRequests {
-    /// The requests that are kept in the folders of federations. New ones go into the first.
+    /// The requests that are stored in the folders of federations. New ones are stored in the first.
     pub fn open(federations: impl Iterator<Item = PathBuf>) -> Self {
         let folders: Vec<_> = federations.map(|folder| RequestFolder::of(&folder)).collect();
         let mut requests: Vec<_> = folders.iter().flat_map(RequestFolder::read).collect();
@@ -64,7 +64,7 @@ impl StageRequests {
     /// Makes a request, whose files each appear once; returns its id.
     ///
     /// # Errors
-    /// If it cannot be kept, or its files cannot be pinned.
+    /// If it cannot be stored, or its files cannot be pinned.
     pub fn begin(
         &self,
         exports: &Exports,
@@ -77,7 +77,7 @@ impl StageRequests {
         match begun {
             Ok(kept) => self.requests.lock().push_back(ListedRequest::new(kept)),
             Err(error) => {
-                // What cannot be unpinned stays for its lifetime.
+                // A file that cannot be unpinned stays pinned for its lifetime.
                 let _ = unpin(exports, &id, &pinned);
                 let _ = self.remove(&id);
                 return Err(error);
@@ -92,7 +92,7 @@ impl StageRequests {
         let KeptRequest { user, request } = &mut kept;
         let now = request.created_at;
         let pins = request.extend_pins(now);
-        // Before it is looked at: what is on the disk could leave it in between.
+        // Pinned before the look, since a file on the disk could leave it in between.
         pin(exports, &request.id, &pins)?;
         let found = find_out(exports, user, request.waiting());
         let over = request.note(found, now);
@@ -101,7 +101,7 @@ impl StageRequests {
         Ok(kept)
     }
 
-    /// Asks again for the files of all requests that wait, as after a start of the server.
+    /// Asks for the files of all waiting requests again, as after a start of the server.
     pub fn resume(&self, exports: &Exports) {
         self.forget_surplus(exports);
         let all: Vec<_> = self.requests.lock().iter().cloned().collect();
@@ -111,10 +111,10 @@ impl StageRequests {
         }
     }
 
-    /// A user's request, as it is now; none if there is none.
+    /// A user's request in its present state; `None` if there is none.
     ///
     /// # Errors
-    /// If what it has come to cannot be kept, or its files cannot be pinned.
+    /// If its state cannot be stored, or its files cannot be pinned.
     pub fn look(
         &self,
         exports: &Exports,
@@ -135,10 +135,11 @@ impl StageRequests {
         })
     }
 
-    /// Cancels files that a user's request waits for; false if one is not of the request, none if there is no such request.
+    /// Cancels files that a user's request waits for; false if a file is not part of the request, `None` if there is no
+    /// such request.
     ///
     /// # Errors
-    /// If that cannot be kept, or their pins cannot be ended.
+    /// If the change cannot be stored, or the pins of the files cannot be ended.
     pub fn cancel(
         &self,
         exports: &Exports,
@@ -148,10 +149,10 @@ impl StageRequests {
         self.end_pins(exports, (user, id), |request| request.cancel(paths, seconds()))
     }
 
-    /// Ends the pins of files; false if one is not of the request, none if there is no such request.
+    /// Ends the pins of files; false if a file is not part of the request, `None` if there is no such request.
     ///
     /// # Errors
-    /// If that cannot be kept, or the pins cannot be ended.
+    /// If the change cannot be stored, or the pins cannot be ended.
     pub fn release(
         &self,
         exports: &Exports,
@@ -164,7 +165,7 @@ impl StageRequests {
     /// Forgets a user's request, and ends its pins; false if there is none.
     ///
     /// # Errors
-    /// If the pins cannot be ended, or it cannot be removed.
+    /// If the pins cannot be ended, or the stored request cannot be removed.
     pub fn delete(&self, exports: &Exports, user: &str, id: &str) -> StorageResult<bool> {
         let Some(listed) = self.find(user, id) else { return Ok(false) };
         let mut request = listed.request.lock();
@@ -197,7 +198,7 @@ impl StageRequests {
         requests.iter().find(|listed| listed.id == id && listed.user == user).cloned()
     }
 
-    /// Does something with a user's request, if there is one, while nobody else does.
+    /// Runs an operation on a user's request, if there is one, under its lock.
     fn with_request<T>(
         &self,
         user: &str,
@@ -208,7 +209,7 @@ impl StageRequests {
         listed.request.lock().as_mut().map(work).transpose()
     }
 
-    /// Puts a request into another state, if it is another one.
+    /// Stores a changed request, if it differs.
     fn replace(
         &self,
         user: &str,
@@ -230,7 +231,7 @@ impl StageRequests {
     }
 
     fn remove(&self, id: &str) -> StorageResult<()> {
-        // It may be from a time when another federation was the first.
+        // The request may have been stored when another federation was the first.
         self.folders
             .iter()
             .try_for_each(|folder| folder.remove(id))
@@ -242,7 +243,7 @@ impl StageRequests {
         for listed in self.take_surplus() {
             let Some(request) = listed.request.lock().take() else { continue };
             let unpinned = unpin(exports, &request.id, &request.pinned());
-            // What cannot be forgotten now is read again by the next server.
+            // A request that cannot be removed now is read again by the next server.
             let _ = unpinned.and_then(|()| self.remove(&request.id));
         }
     }
@@ -266,7 +267,7 @@ impl ListedRequest {
     }
 
     fn counted(&self) -> CountedRequest<'_> {
-        // Somebody works on one that is locked: it is not over.
+        // A locked request is in use, so it does not count as over.
         let is_over = self.request.try_lock().is_some_and(|request| {
             request.as_ref().is_none_or(|request| request.completed_at.is_some())
         });
@@ -274,7 +275,7 @@ impl ListedRequest {
     }
 }
 
-/// Asks for files on behalf of a user, and notes which are on the disk.
+/// Asks for files on behalf of a user, and records which are on the disk.
 fn find_out(exports: &Exports, user: &str, names: Vec<String>) -> Vec<(String, FoundFile)> {
     let wanted = WantedBy { user, ..WantedBy::default() };
     let found = names.into_iter().map(|name| {

@@ -1,6 +1,6 @@
-//! [`StageRequest`]: which files a client wants on the disk, and how far they are.
+//! [`StageRequest`]: the files that a client wants on the disk, and their progress.
 //!
-//! Its form in JSON is that of the WLCG Tape REST API, and what is kept of it on disk.
+//! Its JSON is that of the WLCG Tape REST API, and also the form in which it is stored on disk.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,16 +13,16 @@ use crate::physical::StoragePath;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StageRequest {
-    /// A UUID, which nobody guesses.
+    /// A UUID, which cannot be guessed.
     pub id: String,
-    /// When it was made.
+    /// When the request was made.
     pub created_at: u64,
-    /// When work on it began.
+    /// When work on the request began.
     pub started_at: u64,
-    /// When its last file came to an end.
+    /// When the last file was finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<u64>,
-    /// Its files, each once.
+    /// The files, each once.
     pub files: Vec<StagedFile>,
 }
 
@@ -30,51 +30,51 @@ pub struct StageRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StagedFile {
-    /// Its path, as the client names it.
+    /// The path, as the client wrote it.
     pub path: String,
-    /// When it was asked for.
+    /// When the file was requested.
     pub started_at: u64,
-    /// When it came to an end.
+    /// When the file was finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<u64>,
-    /// Whether it was brought to the disk.
+    /// Whether the file was brought to the disk.
     pub on_disk: bool,
-    /// How far it is.
+    /// The progress of the file.
     pub state: StageState,
-    /// Why it failed.
+    /// Why the file failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Seconds for which it stays on the disk.
+    /// Seconds for which the file stays on the disk.
     pub lifetime: u64,
-    /// The end of its pin; none if it was released.
+    /// The end of the file's pin; `None` if it was released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned_until: Option<u64>,
 }
 
-/// How far a file is.
+/// The progress of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum StageState {
-    /// It is being brought.
+    /// The file is being brought back.
     Started,
-    /// It is on the disk.
+    /// The file is on the disk.
     Completed,
-    /// It cannot be brought.
+    /// The file cannot be brought back.
     Failed,
-    /// The client does not want it any more.
+    /// The client has cancelled the file.
     Cancelled,
 }
 
-/// A file that a client wants.
+/// A file that a client requests.
 #[derive(Clone, Debug)]
 pub struct WantedFile {
-    /// Its path.
+    /// The path of the file.
     pub path: String,
-    /// Seconds for which it is to stay on the disk.
+    /// Seconds for which the file is to stay on the disk.
     pub lifetime: u64,
 }
 
-/// What was found out about a file.
+/// The result of a look at a file.
 #[derive(Debug)]
 pub(super) enum FoundFile {
     OnDisk,
@@ -93,7 +93,7 @@ impl StageRequest {
             state: StageState::Started,
             error: None,
             lifetime: file.lifetime,
-            // As if its pin had just ended.
+            // The initial value means that the pin has just ended.
             pinned_until: Some(now),
         };
         let (created_at, started_at) = (now, now);
@@ -107,14 +107,14 @@ impl StageRequest {
         }
     }
 
-    /// The paths of the files that have not come to an end.
+    /// The paths of the files that are not finished.
     pub(super) fn waiting(&self) -> Vec<String> {
         let waiting = self.files.iter().filter(|file| file.state == StageState::Started);
         waiting.map(|file| file.path.clone()).collect()
     }
 
-    /// Notes what was found out about files; returns the paths of those whose pins are over. What came to an end stays as it
-    /// is: somebody may have cancelled it meanwhile.
+    /// Records the results of looking at files; returns the paths of those whose pins are over. Finished files do not
+    /// change: a user may have cancelled them meanwhile.
     pub(super) fn note(&mut self, found: Vec<(String, FoundFile)>, now: u64) -> Vec<String> {
         let mut over = vec![];
         let mut found: HashMap<String, FoundFile> = found.into_iter().collect();
@@ -136,8 +136,8 @@ impl StageRequest {
         over
     }
 
-    /// The files that have to be pinned anew, with the ends of their pins: those that have come, for their whole lifetime,
-    /// and those that wait, before their pins end.
+    /// The files whose pins must be renewed, with the ends of the new pins: arrived files, for their whole lifetime,
+    /// and waiting files, before their pins end.
     pub(super) fn extend_pins(&mut self, now: u64) -> Vec<(String, u64)> {
         let mut extended = vec![];
         for file in &mut self.files {
@@ -156,8 +156,8 @@ impl StageRequest {
         extended
     }
 
-    /// Cancels files that have not come to an end; returns the paths of those whose pins are over. None if a path is not of
-    /// the request; then nothing is cancelled.
+    /// Cancels unfinished files; returns the paths of those whose pins are over. `None` if a path is not part of the
+    /// request; then nothing is cancelled.
     pub(super) fn cancel(&mut self, paths: &HashSet<StoragePath>, now: u64) -> Option<Vec<String>> {
         self.has_all(paths).then(|| {
             let mut over = vec![];
@@ -173,7 +173,7 @@ impl StageRequest {
         })
     }
 
-    /// Ends pins; returns the paths of those whose pins are over. None if a path is not of the request.
+    /// Ends pins; returns the paths of those whose pins are over. `None` if a path is not part of the request.
     pub(super) fn release(&mut self, paths: &HashSet<StoragePath>) -> Option<Vec<String>> {
         self.has_all(paths).then(|| {
             let named = self.files.iter_mut().filter(|file| file.is_one_of(paths));
@@ -201,7 +201,7 @@ impl StageRequest {
 }
 
 impl StagedFile {
-    /// Its path, however the client writes it.
+    /// The validated path, whatever spelling the client used.
     fn place(&self) -> Option<StoragePath> {
         StoragePath::new(self.path.as_bytes()).ok()
     }

@@ -1,14 +1,14 @@
-//! Which requests are forgotten if there are too many: those that are over before those that are not, and of these the
-//! oldest of the user who has most. The newest request of all stays.
+//! Chooses the requests to forget if there are too many: finished ones before unfinished ones, and of these the oldest
+//! of the user with the most. The newest request of all stays.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Requests that are remembered, and files of all of them.
+/// The most requests, and the most files in all of them.
 const REQUESTS_MAX: usize = 1000;
 const FILES_KEPT_MAX: usize = 200_000;
 
-/// What decides about a request.
+/// The properties of a request that decide whether it is forgotten.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountedRequest<'a> {
     pub user: &'a str,
@@ -17,7 +17,7 @@ pub(super) struct CountedRequest<'a> {
     pub is_over: bool,
 }
 
-/// The index of the request that is forgotten next, among all of them, the oldest first; none if all may stay.
+/// The index of the request to forget next, in `requests`, the oldest first; `None` if all may stay.
 pub(super) fn next_to_forget(requests: &[CountedRequest<'_>]) -> Option<usize> {
     let files: usize = requests.iter().map(|request| request.files).sum();
     let are_too_many = requests.len() > REQUESTS_MAX;

@@ -4,7 +4,7 @@ use super::*;
 use crate::logical::exports::ExportOptions;
 use crate::physical::{FolderEntry, Metadata, OpenMode, Space, StoredFile};
 
-/// A storage that pins as many files as it is told to, and whose files never come.
+/// A storage that pins as many files as it is allowed to, and whose files never arrive.
 #[derive(Default)]
 struct Pinning {
     pins_max: usize,

@@ -1,11 +1,11 @@
-//! A file that somebody has open: pages that are kept, and fetches of the others.
+//! An open file of the cache: kept pages, and fetches of the others.
 //!
 //! 1. A page is fetched once, however many readers wait for it. They get its bytes before the disk has them.
-//! 2. A fetch belongs to no reader: one that goes away, or is slow, delays nobody. Whatever becomes of it, its readers
-//!    are woken.
-//! 3. What is fetched is what was asked for or announced, in whole pages, and of what was announced a few MiB at most.
-//! 4. Bytes are given out if the origin's file was of this version within a second before they were asked for. They are
-//!    kept only if it was after they had come.
+//! 2. A fetch belongs to no reader: a reader that disconnects, or is slow, delays no other. However a fetch ends, its
+//!    readers are woken.
+//! 3. Only requested or announced ranges are fetched, in whole pages, and of announced ones a few MiB at most.
+//! 4. Bytes are returned if the origin's file had this version within a second before they were requested. They are
+//!    kept only if it also had it after they had arrived.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,15 +30,15 @@ use crate::physical::{Metadata, StorageError, StoragePath, StorageResult};
 
 /// Bytes of an announced range that are fetched ahead of its readers.
 const AHEAD_BYTES: u64 = 8 << 20;
-/// How long a version that was compared with the origin's counts.
+/// How long a comparison of the version with the origin's is valid.
 const COMPARED: Duration = Duration::from_secs(1);
-/// Bytes of a file that was changed more recently are not kept: it may change again within the same second, which its
-/// time does not tell.
+/// Bytes of a file that was changed more recently are not kept: it may change again within the same second, without a
+/// change of its time.
 const SETTLED: Duration = Duration::from_secs(2);
-/// KiB that a fetch counts for at least, so that their number has a limit, too.
+/// KiB that each fetch counts for at least, so that the number of fetches is limited, too.
 const FETCH_KIB_MIN: u64 = 64;
 
-/// A file that somebody has open.
+/// A file that at least one client has open.
 #[derive(Debug)]
 pub(super) struct CachedFile {
     pub shared: Arc<Shared>,
@@ -46,14 +46,14 @@ pub(super) struct CachedFile {
     pub location: Location,
     pub version: Version,
     pub metadata: Metadata,
-    /// The folder in which pages are kept, and where in it.
+    /// The folder in which pages are kept, and the file's place in it.
     room: Arc<Room<CachedFile>>,
     stem: PathBuf,
-    /// None if nothing can be kept of it.
+    /// `None` if no page can be kept.
     pages: Option<KeptPages>,
     /// The origin's file, opened when it is needed.
     pub remotes: Remotes,
-    /// Fetches by their first page: those that run, and the latest whose pages the disk did not take.
+    /// Fetches by their first page: those in progress, and the latest ones whose pages the disk did not accept.
     fetches: Mutex<BTreeMap<u64, Arc<Fetch>>>,
     /// Whether all pages were kept when it was opened.
     pub is_whole: bool,
@@ -84,7 +84,7 @@ impl CachedFile {
         }
     }
 
-    /// Whether later opens find it kept elsewhere, since its disk failed.
+    /// Whether later opens use another folder, since the disk of this one failed.
     pub(super) fn is_given_up(&self) -> bool {
         self.room.failure().is_some()
     }
@@ -94,7 +94,7 @@ impl CachedFile {
         self.pages.as_ref().filter(|_| !self.is_given_up())
     }
 
-    /// Fills what is kept of a range; see [`KeptPages::fill`].
+    /// Fills a buffer with kept bytes of a range; see [`KeptPages::fill`].
     fn fill(&self, offset: u64, buffer: &mut [u8], mode: ReadMode) -> Option<Vec<Range<u64>>> {
         let Some(pages) = self.pages() else {
             return Some(vec![pages_of(offset, buffer.len() as u64)]);
@@ -106,7 +106,7 @@ impl CachedFile {
         lacking
     }
 
-    /// The fetches of these pages, those that run already and new ones. Pages that were kept meanwhile have none.
+    /// The fetches of these pages: those in progress, and new ones. Pages that were kept meanwhile need none.
     fn fetches_of(self: &Arc<Self>, lacking: &[Range<u64>], reason: Lack) -> Vec<Arc<Fetch>> {
         let mut running = self.fetches.lock();
         let mut found = vec![];
@@ -121,7 +121,7 @@ impl CachedFile {
                 }
                 let next = running.range(page..).next().map_or(run.end, |(first, _)| *first);
                 let end = next.min(run.end);
-                // A fetch may have ended since they were found lacking.
+                // A fetch may have ended since the pages were found missing.
                 let gap = match (self.pages(), reason) {
                     (Some(pages), Lack::Missing) => pages.lacking(page..end),
                     (Some(_), Lack::Damaged) => self.damaged_in(page..end),
@@ -139,7 +139,7 @@ impl CachedFile {
         found
     }
 
-    /// The pages whose bytes are not those that came from the origin, and those that are not kept.
+    /// The pages whose bytes differ from those that came from the origin, and those that are not kept.
     fn damaged_in(&self, pages: Range<u64>) -> Vec<Range<u64>> {
         let offset = pages.start * PAGE_BYTES;
         let mut bytes = vec![0; ((pages.end - pages.start) * PAGE_BYTES) as usize];
@@ -155,7 +155,7 @@ impl CachedFile {
         fetch
     }
 
-    /// Removes a fetch whose pages are kept, or are needed no more.
+    /// Removes a fetch whose pages are kept, or not needed any more.
     pub(super) fn forget(&self, fetch: &Arc<Fetch>) {
         let mut running = self.fetches.lock();
         let first = pages_in(fetch).start;
@@ -169,7 +169,7 @@ impl CachedFile {
         let end = (pages.end * PAGE_BYTES).min(self.version.size);
         let length = end.saturating_sub(offset);
         let (begun, mut bytes) = (clock::now(), vec![0; length as usize]);
-        // Before the read: at the origin, what is asked after it is answered after all reads that wait there.
+        // Sent before the read, since the origin would answer a later request only after all reads that wait there.
         remote.compare(self, begun.checked_sub(COMPARED).unwrap_or(begun)).await?;
         let reopened = remote.file.times_reopened();
         let read = self.shared.origin.read(&remote.file, offset, &mut bytes).await? as u64;
@@ -205,7 +205,7 @@ impl CachedFile {
         }
     }
 
-    /// Whether the file's time tells changes from now on.
+    /// Whether any change from now on changes the file's time.
     pub(super) fn is_settled(&self) -> bool {
         let changed = Duration::from_secs(self.version.modified.max(0).cast_unsigned());
         let now = clock::utc().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -220,15 +220,15 @@ impl CachedFile {
 /// Why pages are fetched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lack {
-    /// They were not kept.
+    /// The pages were not kept.
     Missing,
-    /// They were kept, but not as they came from the origin.
+    /// The pages were kept, but their bytes differ from those that came from the origin.
     Damaged,
     /// Whatever is kept by now.
     Any,
 }
 
-/// A fetch that ends when it is dropped, whatever happened.
+/// A fetch that ends when it is dropped, even after a failure.
 struct RunningFetch {
     file: Arc<CachedFile>,
     fetch: Arc<Fetch>,
@@ -237,13 +237,13 @@ struct RunningFetch {
 }
 
 impl RunningFetch {
-    /// Fetches pages, gives them to those who wait, and keeps them.
+    /// Fetches pages, passes them to the waiting readers, and keeps them.
     async fn run(mut self) {
         let (file, fetch) = (&self.file, &self.fetch);
         let pages = pages_in(fetch);
         let kib = ((pages.end - pages.start) * PAGE_BYTES / 1024).max(FETCH_KIB_MIN);
         let on_the_way = Arc::clone(&file.shared.on_the_way);
-        // Opened first: what waits for a server that is gone must not hold up other files.
+        // Opened before the permit is taken: a fetch that waits for an unreachable server must not delay other files.
         let remote = match file.remotes.take(file).await {
             Ok(remote) => remote,
             Err(error) => return fetch.end(Err(error)),
@@ -253,14 +253,14 @@ impl RunningFetch {
         let read = clock::now();
         fetch.end(fetched.clone());
         let Ok(bytes) = fetched else { return };
-        // Bytes that another version may have are neither kept nor given to later readers.
+        // Bytes that may be those of another version are neither kept nor passed to later readers.
         if !file.is_settled() || remote.compare(file, read).await.is_err() {
             return;
         }
         let (keeper, first) = (Arc::clone(file), pages.start);
         let kept = tokio::task::spawn_blocking(move || keeper.keep(first, &bytes)).await;
         if !kept.unwrap_or(false) {
-            // Who announced pages reads them a moment later.
+            // A client that announced the pages will read them a moment later.
             file.shared.remember(file, fetch);
             self.is_remembered = true;
         }
@@ -277,7 +277,7 @@ impl Drop for RunningFetch {
 }
 
 impl CachedFile {
-    /// Fills the buffer from `offset` on, unless the file ends before; waits for the pages that are not kept. What lies
+    /// Fills the buffer from `offset` on, unless the file ends before; waits for the pages that are not kept. The range
     /// `ahead` is fetched after these.
     pub(super) fn read_at(
         self: &Arc<Self>,
@@ -290,8 +290,8 @@ impl CachedFile {
             return Ok(0);
         }
         let mut lacking = self.fill(offset, buffer, ReadMode::Blocking).unwrap_or_default();
-        // A page that is missing now may have been kept a moment later, or be damaged there: it is fetched then. One that
-        // was damaged may have been replaced by then.
+        // A page that is missing now may be kept a moment later, or be damaged then: it is fetched then. A damaged one
+        // may have been replaced by then.
         for reason in [Lack::Missing, Lack::Damaged, Lack::Any] {
             if reason == Lack::Damaged {
                 self.count_damaged(&lacking);
@@ -313,7 +313,7 @@ impl CachedFile {
         Ok(buffer.len())
     }
 
-    /// The same without blocking; none if a page is not kept.
+    /// Fills the buffer without blocking; `None` if a page is not kept.
     pub(super) fn try_read_at(
         &self,
         offset: u64,
@@ -331,7 +331,7 @@ impl CachedFile {
         Ok(is_there.then_some(buffer.len()))
     }
 
-    /// Begins to fetch a range, or the first part of it.
+    /// Begins to fetch a range, or its first part.
     pub(super) fn will_need(self: &Arc<Self>, offset: u64, size: u64) {
         let size = size.min(self.version.size.saturating_sub(offset)).min(AHEAD_BYTES);
         if size == 0 || self.is_whole {
@@ -344,7 +344,7 @@ impl CachedFile {
             .spawn_blocking(move || drop(file.fetches_of(&[range], Lack::Missing)));
     }
 
-    /// Counts pages that are kept, but whose bytes are not those that came from the origin.
+    /// Counts kept pages whose bytes differ from those that came from the origin.
     fn count_damaged(&self, lacking: &[Range<u64>]) {
         let Some(pages) = self.pages() else { return };
         let count = |runs: &[Range<u64>]| runs.iter().map(|run| run.end - run.start).sum::<u64>();
@@ -364,7 +364,7 @@ impl Drop for CachedFile {
         }
         let remotes = self.remotes.take_all();
         if !remotes.is_empty() {
-            // A task has to close them.
+            // Closing the origin's files needs a task.
             drop(self.shared.origin.tasks.spawn(async move { drop(remotes) }));
         }
         if !self.room.is_within() {
@@ -382,7 +382,7 @@ fn within(size: u64, offset: u64, buffer: &mut [u8]) -> &mut [u8] {
     &mut buffer[..fits]
 }
 
-/// Whether fetches have all of these pages.
+/// Whether fetches cover all of these pages.
 fn is_covered(run: &Range<u64>, fetches: &[Arc<Fetch>]) -> bool {
     let mut pages = run.clone();
     for fetch in fetches {

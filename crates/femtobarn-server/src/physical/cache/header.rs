@@ -1,4 +1,4 @@
-//! The header of a table of pages: which file they are of, and which version of it.
+//! The header of a table of pages: the file that they belong to, and its version.
 
 use std::fs::File;
 use std::io;
@@ -41,7 +41,7 @@ pub(super) fn encode_header(name: &[u8], version: Version) -> io::Result<[u8; HE
     Ok(header)
 }
 
-/// The header of a file; none if there is none.
+/// The header of a file; `None` if there is none.
 pub(super) fn read_header(stem: &Path) -> io::Result<Option<[u8; HEADER_BYTES]>> {
     let mut header = [0; HEADER_BYTES];
     let read = File::open(stem.with_extension(TABLE))
@@ -53,7 +53,7 @@ pub(super) fn read_header(stem: &Path) -> io::Result<Option<[u8; HEADER_BYTES]>>
     }
 }
 
-/// The name in a header; none if it is damaged.
+/// The name in a header; `None` if the header is damaged.
 pub(super) fn name_in(header: &[u8; HEADER_BYTES]) -> Option<&[u8]> {
     let length = header[LEAD_BYTES - 8..].first_chunk().map(|word| u64::from_le_bytes(*word))?;
     let name = header[LEAD_BYTES..].get(..usize::try_from(length).ok()?)?;

@@ -1,4 +1,4 @@
-//! An open file, as the clients share it whose URLs have the same opaque information.
+//! An open file, shared by the clients whose URLs have the same opaque information.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::file::CachedFile;
 use crate::physical::ahead::ReadAhead;
 use crate::physical::{Metadata, ReadOrder, StorageError, StorageResult, StoredFile};
 
-/// A file of the cache, and what is fetched ahead of its readers.
+/// An open file of the cache, and the read-ahead of its readers.
 #[derive(Debug)]
 pub(super) struct OpenCachedFile {
     file: Arc<CachedFile>,
@@ -21,7 +21,8 @@ impl OpenCachedFile {
         OpenCachedFile { file, ahead: ReadAhead::of_origin(order) }
     }
 
-    /// What is likely to be read after a range. Nothing of a file that is not kept: it would be fetched twice.
+    /// The range that is likely to be read after another one. `None` for a file that is not kept: it would be fetched
+    /// twice.
     fn next(&self, offset: u64, length: usize) -> Option<Range<u64>> {
         if self.file.is_whole || !self.file.is_settled() {
             return None;
@@ -65,12 +66,12 @@ impl StoredFile for OpenCachedFile {
         self.file.will_need(offset, size);
     }
 
-    /// One whose disk failed is opened anew on another disk.
+    /// If the disk of a file failed, the file is opened again on another disk.
     fn can_be_shared(&self) -> bool {
         !self.file.is_given_up()
     }
 
-    /// The origin keeps what it shows for as long as its file is open.
+    /// The origin keeps the shown bytes for as long as its file is open.
     fn can_be_reopened(&self) -> bool {
         self.file.is_whole
     }

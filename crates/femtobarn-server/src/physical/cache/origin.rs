@@ -1,6 +1,6 @@
 //! The origin: files of another server, over `root://`.
 //!
-//! An origin that did not answer counts as away for [`RECONNECT`]: nobody waits for it again so soon.
+//! An origin that did not answer counts as offline for [`RECONNECT`]: calls during that time fail at once.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,18 +21,18 @@ use crate::physical::{FileKind, Metadata, Opaque, StorageError, StoragePath, Sto
 
 /// Connections to the origin, over which files are spread.
 pub(super) const CONNECTIONS: usize = 4;
-/// How long a call waits for the origin, with all reconnections and the origin's own waits.
+/// The longest wait of a call for the origin, with all reconnections and the origin's own waits.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long it tries to reach an origin that went away.
+/// How long a call tries to reach an origin that disconnected.
 const RECONNECT: Duration = Duration::from_secs(10);
-/// When a client may come again if the origin lets it wait for longer.
+/// When a client may retry if the origin makes it wait for longer.
 const COME_AGAIN: Duration = Duration::from_secs(10);
 
-/// The origin, and the tasks that talk with it.
+/// The origin, and the tasks that communicate with it.
 #[derive(Debug)]
 pub(super) struct Origin {
     url: Url,
-    /// None while it is dropped.
+    /// `None` while the origin is dropped.
     runtime: Option<Runtime>,
     pub tasks: Handle,
     connections: [tokio::sync::Mutex<Option<Client>>; CONNECTIONS],
@@ -41,12 +41,12 @@ pub(super) struct Origin {
     away: Mutex<Option<(Instant, String)>>,
 }
 
-/// Why the origin did not do what it was asked to.
+/// Why a request to the origin failed.
 #[derive(Debug)]
 pub(super) enum OriginError {
-    /// It did not answer.
+    /// The origin did not answer.
     Away(StorageError),
-    /// It refused.
+    /// The origin refused the request.
     Refused(StorageError),
 }
 
@@ -59,7 +59,7 @@ impl From<OriginError> for StorageError {
 }
 
 impl Origin {
-    /// An origin that is connected to when it is first needed.
+    /// An origin that is connected to at its first use.
     ///
     /// # Errors
     /// If threads cannot be started.
@@ -77,7 +77,7 @@ impl Origin {
     /// The origin's name of a file.
     ///
     /// # Errors
-    /// If the protocol has no such name.
+    /// If the protocol cannot express the name.
     pub(super) fn location(
         &self,
         path: &StoragePath,
@@ -86,10 +86,10 @@ impl Origin {
         self.location_with(path, &opaque.selection())
     }
 
-    /// The same for opening a file, which the origin may first have to bring back from a store.
+    /// The origin's name for opening a file, which the origin may first have to bring back from a store.
     ///
     /// # Errors
-    /// If the protocol has no such name.
+    /// If the protocol cannot express the name.
     pub(super) fn location_to_open(
         &self,
         path: &StoragePath,
@@ -100,7 +100,7 @@ impl Origin {
 
     fn location_with(&self, path: &StoragePath, opaque: &[u8]) -> StorageResult<Location> {
         if path.as_bytes().contains(&b'?') {
-            // The origin would take the rest for opaque information.
+            // The origin would take the rest of the name for opaque information.
             let what = format!("cannot ask the origin for {path}: the name has a '?'");
             return Err(StorageError::refused(Errno::EINVAL, what));
         }
@@ -110,7 +110,7 @@ impl Origin {
             .map_err(|error| StorageError::refused(Errno::ENAMETOOLONG, error.to_string()))
     }
 
-    /// The name under which pages of a file are kept: a folder may have been that of another origin before.
+    /// The name under which pages of a file are kept: the folder may have been that of another origin before.
     pub(super) fn kept_name(&self, location: &Location) -> Vec<u8> {
         [self.url.server.to_string().as_bytes(), location.as_bytes()].concat()
     }
@@ -175,7 +175,7 @@ impl Origin {
         if let Some(client) = &*connection {
             return Ok(client.clone());
         }
-        // Whoever had the turn before may have waited in vain.
+        // The holder of the turn before may have found the origin offline.
         self.refuse_if_away()?;
         let options = Options {
             connect_timeout: RECONNECT,
@@ -198,7 +198,7 @@ impl Origin {
         }
     }
 
-    /// Notes whether the origin itself, rather than a server that it redirects to, has answered.
+    /// Records whether the origin itself, rather than a server that it redirects to, has answered.
     fn noticed<T>(&self, answered: Result<T, ClientError>) -> Result<T, OriginError> {
         let why = match &answered {
             Err(
@@ -223,7 +223,7 @@ impl Origin {
 
 impl Drop for Origin {
     fn drop(&mut self) {
-        // The last one to use it may be a task of its own, which cannot wait for its end.
+        // The last user may be a task of the runtime itself, which cannot wait for its end.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -252,7 +252,7 @@ fn storage_error(error: &ClientError) -> StorageError {
     StorageError::refused(errno, error.to_string())
 }
 
-/// The version that a stat line tells.
+/// The version in a stat line.
 ///
 /// # Errors
 /// `EFBIG` if no file can be that large.
@@ -263,7 +263,7 @@ pub(super) fn version_of(stat: &StatLine, path: &StoragePath) -> StorageResult<V
     Ok(Version { id: stat.id, size: stat.size, modified: stat.modified })
 }
 
-/// The metadata of a version of a file, as far as it is known without the origin.
+/// The metadata of a version of a file, as far as known without the origin.
 pub(super) fn metadata_of(version: Version) -> Metadata {
     let Version { id, size, modified } = version;
     metadata(&StatLine { id, size, modified, flags: StatFlags::READABLE, extension: None })
@@ -283,7 +283,7 @@ pub(crate) fn metadata(stat: &StatLine) -> Metadata {
     } else {
         FileKind::File
     };
-    // By the id the logical layer tells whether a path still leads to the same bytes.
+    // The logical layer compares ids to detect whether a path still leads to the same bytes.
     let mut id = DefaultHasher::new();
     (stat.id, stat.size, stat.modified).hash(&mut id);
     Metadata {

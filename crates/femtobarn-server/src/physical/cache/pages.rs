@@ -1,4 +1,4 @@
-//! What is kept of one file: its pages, at their places in a sparse file, and a table of their checksums.
+//! The kept pages of one file: at their offsets in a sparse file, with a table of their checksums.
 //!
 //! ```text
 //! NAME.pages   | header: 4096 bytes | page 0: u64 | page 1: u64 | ..
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! 1. An entry of the table is 0, or [`KEPT`] above the page's CRC32C, little-endian. It is written after the page, and
-//!    neither is synced: the checksum decides whether a page is there.
-//! 2. The header names the file and its version. Files of another version, or with a damaged header, are replaced by new
-//!    ones, so no page of another version is ever found.
+//!    neither is synced: the checksum decides whether a page is valid.
+//! 2. The header names the file and its version. Files of another version, or with a damaged header, are replaced by
+//!    new ones, so no page of another version is ever found.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -34,9 +34,9 @@ pub(super) const BYTES: &str = "bytes";
 /// The largest size of a file.
 pub(super) const SIZE_MAX: u64 = i64::MAX as u64 - PAGE_BYTES;
 
-/// Entries that are looked at together.
+/// Entries that are read together.
 const LOOKED_AT: u64 = 8192;
-/// The upper half of an entry of a page that is kept.
+/// The upper half of the entry of a kept page.
 const KEPT: u64 = 0x4b45_5054 << 32;
 const ENTRY_BYTES: u64 = 8;
 
@@ -46,7 +46,7 @@ pub(super) struct KeptPages {
     bytes: File,
     table: File,
     size: u64,
-    /// The number of the error of the last read that the disk refused; 0 if nobody has to be told of one.
+    /// The error number of the last read that the disk refused; 0 if there is none to report.
     refused: AtomicI32,
 }
 
@@ -58,26 +58,26 @@ pub(super) enum ReadMode {
 }
 
 impl KeptPages {
-    /// The version of a file whose pages are kept; none if nothing is, or its header is damaged.
+    /// The version of a file whose pages are kept; `None` if none are, or its header is damaged.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the header cannot be read.
     pub(super) fn version(stem: &Path, name: &[u8]) -> io::Result<Option<Version>> {
         Ok(read_header(stem)?.and_then(|header| decode_header(&header, name)))
     }
 
-    /// The name of the file whose pages are kept; none if nothing is, or its header is damaged.
+    /// The name of the file whose pages are kept; `None` if none are, or its header is damaged.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the header cannot be read.
     pub(super) fn name(stem: &Path) -> io::Result<Option<Vec<u8>>> {
         Ok(read_header(stem)?.and_then(|header| name_in(&header).map(<[u8]>::to_vec)))
     }
 
-    /// Opens what is kept of a file if it is of the right version.
+    /// Opens the kept pages of a file if they are of the right version.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If they cannot be read.
     pub(super) fn open_kept(
         stem: &Path,
         name: &[u8],
@@ -95,7 +95,8 @@ impl KeptPages {
         }
     }
 
-    /// Opens what is kept of a file if it is of the right version, or else begins anew with this one.
+    /// Opens the kept pages of a file if they are of the right version; otherwise replaces them by an empty table of
+    /// this version.
     ///
     /// # Errors
     /// If the files cannot be opened or created, or the name is too long for the header.
@@ -135,15 +136,15 @@ impl KeptPages {
         Ok(KeptPages { bytes, table, size, refused: AtomicI32::new(0) })
     }
 
-    /// Why the disk refused a read, if it did since somebody asked.
+    /// Why the disk refused a read, if it did since the last call.
     pub(super) fn take_refusal(&self) -> Option<io::Error> {
         let number = self.refused.swap(0, Ordering::Relaxed);
         (number != 0).then(|| io::Error::from_raw_os_error(number))
     }
 
-    /// Notes that the file was used: its time of modification is that of the last use.
+    /// Records the use of the file: its time of modification is that of the last use.
     pub(super) fn touch(&self) {
-        // Without it the file leaves a little earlier.
+        // If this fails, the file is evicted a little earlier.
         let _ = self.bytes.set_modified(clock::utc());
     }
 
@@ -157,8 +158,8 @@ impl KeptPages {
         })
     }
 
-    /// Fills a range within the file from the pages that are kept, and returns the pages that are not, ascending and
-    /// apart from each other; their bytes in the buffer are unspecified. None if it would have to wait, and must not.
+    /// Fills a range within the file from the kept pages, and returns the missing pages as ascending, separate ranges;
+    /// their bytes in the buffer are unspecified. `None` if a non-blocking read would have to wait.
     pub(super) fn fill(
         &self,
         offset: u64,
@@ -178,7 +179,7 @@ impl KeptPages {
         let whole = (before.len() + buffer.len() + after.len()) as u64;
         let read = self.read_parts([before, buffer, after], pages.start * PAGE_BYTES, mode)?;
         if read != whole {
-            // The file was cut behind our back, or the disk fails.
+            // Another program has truncated the file, or the disk fails.
             return Some(runs(pages.start, entries.iter().map(|_| false)));
         }
         let mut rest = [&*before, &*buffer, &*after];
@@ -193,7 +194,7 @@ impl KeptPages {
         runs(pages.start, entries.iter().map(|entry| checksum_of(*entry).is_some()))
     }
 
-    /// Keeps pages: whole ones, but for the last of the file. Returns the bytes that they take of the disk.
+    /// Keeps whole pages; the last of the file may be shorter. Returns the bytes that they take of the disk.
     ///
     /// # Errors
     /// If the disk refuses them.
@@ -223,8 +224,8 @@ impl KeptPages {
         self.read_at(&self.bytes, &mut slices, offset, mode).map(|read| read as u64)
     }
 
-    /// One read. Errors count as bytes that are not there, and are noted; none if it would have to wait for the disk, and
-    /// must not.
+    /// One read. Errors are recorded, and count as missing bytes. `None` if a non-blocking read would have to wait for
+    /// the disk.
     fn read_at(
         &self,
         file: &File,
@@ -252,15 +253,15 @@ impl KeptPages {
     }
 }
 
-/// Removes what is kept of a file. Who has it open reads on.
+/// Removes the kept pages of a file. Clients that have it open can continue to read.
 pub(super) fn remove(stem: &Path) {
     for extension in [TABLE, BYTES] {
-        // Somebody else may have removed it.
+        // Another thread may have removed it.
         drop(fs::remove_file(stem.with_extension(extension)));
     }
 }
 
-/// The bytes that a file takes on the disk; 0 if it is not there.
+/// The bytes that a file takes on the disk; 0 if it does not exist.
 pub(super) fn blocks(metadata: io::Result<fs::Metadata>) -> u64 {
     // `st_blocks` counts units of 512 bytes, whatever the file system's block size is.
     metadata.map_or(0, |metadata| metadata.blocks() * 512)
@@ -279,7 +280,7 @@ fn checksum_of(entry: u64) -> Option<u32> {
     (entry & !u64::from(u32::MAX) == KEPT).then_some(entry as u32)
 }
 
-/// The checksum of the next page of bytes that lie in several parts, which are shortened by it.
+/// The checksum of the next page of bytes in several parts, which are shortened by it.
 fn next_checksum(parts: &mut [&[u8]; 3]) -> u32 {
     let (mut checksum, mut left) = (0, PAGE_BYTES as usize);
     for part in parts {
@@ -379,7 +380,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut pages = open(folder.path(), VERSION);
         pages.keep(0, &content()).unwrap();
-        // Nothing is mapped at the lowest addresses of this process.
+        // The lowest addresses of this process are unmapped.
         pages.bytes = File::open("/proc/self/mem").unwrap();
         assert_eq!(lacking(&pages, 0..SIZE), [0..11], "the bytes are not there");
         let refused = pages.take_refusal().and_then(|error| error.raw_os_error());

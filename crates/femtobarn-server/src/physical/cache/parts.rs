@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::pages::PAGE_BYTES;
 use crate::physical::fetch::Fetch;
 
-/// Pages of one fetch at most; none crosses a multiple of them.
+/// The most pages of one fetch; no fetch crosses a multiple of this.
 const FETCH_PAGES: u64 = 256;
 
 /// Pages as fetches.

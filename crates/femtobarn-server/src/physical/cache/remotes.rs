@@ -1,8 +1,9 @@
-//! One file of the origin: open over one connection, and over more while many fetches of it are under way.
+//! One file of the origin: open over one connection, and over more while many fetches of it are in progress.
 //!
-//! 1. Servers read for a connection one after another, so a connection is one turn at their disk, however many readers
-//!    wait here. Over more connections they get more turns.
-//! 2. Each open file is compared with the version that is meant, since those of a redirector may be at different servers.
+//! 1. Servers read for a connection one request after another, so a connection is one turn at their disk, however many
+//!    readers wait here. More connections give more turns.
+//! 2. Each open file is compared with the expected version, since the files of a redirector may be at different
+//!    servers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,19 +17,19 @@ use super::file::CachedFile;
 use super::origin::{self, CONNECTIONS};
 use crate::physical::{StorageError, StorageResult};
 
-/// Fetches over one connection above which another one is used, too: more than one reader in order needs.
+/// Fetches over one connection above which another connection is used, too: more than one sequential reader needs.
 const FETCHES_MAX: usize = 12;
 
-/// Between two attempts to open it once more.
+/// The time between two attempts to open the file once more.
 const GROW_AGAIN: Duration = Duration::from_secs(1);
 
-/// The file at the origin, as often as it is open there.
+/// The file at the origin, once for each connection over which it is open.
 #[derive(Debug, Default)]
 pub(super) struct Remotes {
     open: Mutex<Vec<Arc<Remote>>>,
-    /// Held by whoever opens it for the first time.
+    /// Held while the file is opened for the first time.
     opening: tokio::sync::Mutex<()>,
-    /// When opening it once more was begun last.
+    /// When opening the file once more was last begun.
     grown: Mutex<Option<Instant>>,
 }
 
@@ -40,12 +41,12 @@ pub(super) struct Remote {
     connection: usize,
     /// When the version was compared with the file's, and how often that had been opened again.
     compared: Mutex<Option<(Instant, u64)>>,
-    /// Held by whoever compares.
+    /// Held during a comparison.
     comparing: tokio::sync::Mutex<()>,
 }
 
 impl Remotes {
-    /// Takes a file that was just opened and compared, if there is none yet.
+    /// Accepts a file that was just opened and compared, if there is none yet.
     pub(super) fn offer(&self, file: File, connection: usize) {
         let compared = Some((clock::now(), file.times_reopened())).into();
         let mut open = self.open.lock();
@@ -59,7 +60,7 @@ impl Remotes {
         }
     }
 
-    /// The one with the fewest fetches. If all have many, the file is being opened once more, for later ones.
+    /// The open file with the fewest fetches. If all have many, another is opened for later ones.
     pub(super) async fn take(&self, of: &Arc<CachedFile>) -> StorageResult<Arc<Remote>> {
         if self.least_used().is_none() {
             let _turn = self.opening.lock().await;
@@ -74,7 +75,7 @@ impl Remotes {
         self.least_used().ok_or_else(gone)
     }
 
-    /// Begins to open it once more, unless that was tried lately.
+    /// Begins to open the file once more, unless that was tried recently.
     fn grow(&self, of: &Arc<CachedFile>) {
         let mut growing = self.grown.lock();
         if growing.is_some_and(|last| last.elapsed() < GROW_AGAIN) {
@@ -82,13 +83,13 @@ impl Remotes {
         }
         *growing = Some(clock::now());
         let of = Arc::clone(of);
-        // Those that there are do as well if it fails.
+        // If it fails, the existing connections are enough.
         drop(of.shared.origin.tasks.clone().spawn(async move {
             drop(of.remotes.open_another(&of).await);
         }));
     }
 
-    /// All of them, to be closed.
+    /// All open files, to be closed.
     pub(super) fn take_all(&mut self) -> Vec<Arc<Remote>> {
         std::mem::take(self.open.get_mut())
     }
@@ -124,10 +125,10 @@ impl Remotes {
 
 impl Remote {
     /// Compares the version with that of the file, unless that was done since a time and the file has not been opened
-    /// again. One of those who want it at once does it for all.
+    /// again. Of concurrent callers, one compares for all.
     ///
     /// # Errors
-    /// `ESTALE` if it is another version; those of the origin.
+    /// `ESTALE` if the versions differ; those of the origin.
     pub(super) async fn compare(&self, of: &CachedFile, since: Instant) -> StorageResult<()> {
         let is_known = || {
             self.compared.lock().is_some_and(|(when, reopened)| {
@@ -135,7 +136,7 @@ impl Remote {
                 is_recent && reopened == self.file.times_reopened()
             })
         };
-        // Whoever needs no comparison does not wait for one.
+        // A caller that needs no comparison does not wait for one.
         if is_known() {
             return Ok(());
         }

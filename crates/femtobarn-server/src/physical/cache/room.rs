@@ -1,12 +1,12 @@
 //! A folder in which files are kept, and its limit.
 //!
-//! 1. Above the limit, and when the disk is full, the files that were closed or first read the longest ago leave, but for
-//!    those that are open, until a tenth is free.
-//! 2. If open files alone are above it, nothing more is kept until some of them are closed.
-//! 3. Files that nobody has had open for a time leave, too, if the settings say so.
-//! 4. One process keeps files in a folder. What is not a kept file stays as it is.
-//! 5. However often somebody asks which files leave next, the folder is read for it every few seconds at most.
-//! 6. A folder whose disk has failed is given up: nothing is looked for in it any more, or removed from it.
+//! 1. Above the limit, and when the disk is full, the files that were closed or first read the longest ago are evicted,
+//!    except open ones, until a tenth is free.
+//! 2. If open files alone exceed the limit, no more pages are kept until some of them are closed.
+//! 3. If the settings say so, unused files are evicted after a time, too.
+//! 4. One process keeps files in a folder. Files of other kinds in it are not touched.
+//! 5. The folder is read for the list of the next files to be evicted at most every few seconds.
+//! 6. A folder whose disk has failed is given up: nothing is looked up in it any more, or removed from it.
 
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::fs::{self, DirBuilder, File};
@@ -24,40 +24,39 @@ use parking_lot::Mutex;
 use super::header::TABLE;
 use super::pages::{self, BYTES, KeptPages};
 
-/// How long after an attempt to make room that was in vain nobody tries again, and after one that was not, nobody makes more
-/// on a full disk.
+/// The pause after a failed attempt to free space; and, on a full disk, the pause after a successful one.
 const CLEAR_AGAIN: Duration = Duration::from_secs(1);
-/// How long what was found about the files that leave next is told to others who ask.
+/// How long the list of the next files to be evicted is reused.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// Files that are told of those that leave next.
+/// The length of the list of the next files to be evicted.
 pub(super) const LEAVING_MAX: usize = 20;
-/// The file that the process which keeps files here has locked.
+/// The file that is locked by the process which keeps files here.
 const LOCK: &str = "lock";
 /// Letters of a kept file's name.
 const NAME_LETTERS: usize = 32;
 
-/// A folder of kept files; `F` is one that is open.
+/// A folder of kept files; `F` is an open file.
 #[derive(Debug)]
 pub(super) struct Room<F> {
     folder: PathBuf,
     bytes_max: u64,
-    /// Bytes on the disk, as far as is known: counted at the start and when files leave, estimated in between.
+    /// Bytes on the disk, as far as known: counted at the start and when files are evicted, estimated in between.
     used: AtomicU64,
     open: Mutex<HashMap<PathBuf, Weak<F>>>,
-    /// When room was made in vain. Held by whoever makes room.
+    /// The time of the last failed attempt to free space. Held while space is freed.
     cleared: Mutex<Option<Instant>>,
     /// When files left last to make room.
     made_room: Mutex<Option<Instant>>,
-    /// When somebody looked which files leave next, and what was found. Held by whoever looks.
+    /// The list of the next files to be evicted, and its time. Held while the folder is read for it.
     looked: Mutex<Option<(Instant, LeavingFiles)>>,
-    /// Why it is not used any more.
+    /// Why the folder is not used any more.
     failure: OnceLock<String>,
-    /// Those of all folders of the cache.
+    /// The counts of all folders of the cache.
     counts: Arc<CacheCounts>,
     _lock: File,
 }
 
-/// What a cache has done since the server started.
+/// Sums over a cache since the server started.
 #[derive(Debug, Default)]
 pub struct CacheCounts {
     /// Bytes that readers got.
@@ -66,18 +65,18 @@ pub struct CacheCounts {
     pub fetched: AtomicU64,
     /// Bytes of files that left to make room.
     pub evicted: AtomicU64,
-    /// Pages whose checksum did not match what the disk has.
+    /// Pages whose checksum did not match the bytes on the disk.
     pub damaged: AtomicU64,
-    /// How often a disk refused to keep pages, or to give them.
+    /// How many times a disk refused to store or to return pages.
     pub failures: AtomicU64,
 }
 
-/// What a cache takes of a disk, or of all that it uses.
+/// The usage of a disk by a cache, or of all its disks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUse {
     /// Bytes on the disk.
     pub used: u64,
-    /// Bytes that it may take.
+    /// The limit in bytes.
     pub limit: u64,
 }
 
@@ -86,20 +85,20 @@ pub struct CacheUse {
 pub struct LeavingFiles {
     /// The number of all kept files.
     pub kept: u64,
-    /// The first that leave. Those that are open come last: they stay until they were closed.
+    /// The next files to be evicted. Open ones are last: they stay until they are closed.
     pub first: Vec<LeavingFile>,
 }
 
-/// A kept file that leaves when its turn comes.
+/// A kept file in the order of eviction.
 #[derive(Clone, Debug)]
 pub struct LeavingFile {
     /// The origin, and the path there: `host:1094/store/run7.root`. Empty if the file's header is damaged.
     pub name: Vec<u8>,
     /// Bytes on the disk.
     pub bytes: u64,
-    /// When it was closed or first read.
+    /// When the file was closed or first read.
     pub used: SystemTime,
-    /// Whether it is open.
+    /// Whether the file is open.
     pub is_open: bool,
 }
 
@@ -134,24 +133,24 @@ impl<F> Room<F> {
         &self.folder
     }
 
-    /// Why the folder is not used any more; none while it is.
+    /// Why the folder is not used any more; `None` while it is used.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
 
-    /// Gives the folder up, for the first reason that is given.
+    /// Gives the folder up; the first given reason is kept.
     pub(super) fn give_up(&self, why: String) {
         let _ = self.failure.set(why);
     }
 
-    /// Where a file is kept, without the extension. Its header has the whole name.
+    /// The path of a kept file, without the extension. Its header has the whole name.
     pub(super) fn stem(&self, name: &[u8]) -> PathBuf {
         let digest = Md5::digest(name);
         let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         self.folder.join(digits)
     }
 
-    /// The open file of a place if it is the one that is meant, or else a new one.
+    /// The open file at a path if it is the expected one, or else a new one.
     pub(super) fn open_file(
         &self,
         stem: &Path,
@@ -173,13 +172,13 @@ impl<F> Room<F> {
 
     /// Counts bytes that the disk has more, and less.
     pub(super) fn count(&self, more: u64, less: u64) {
-        // It has no way to fail.
+        // The closure always returns a value, so this cannot fail.
         let _ = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             Some((used + more).saturating_sub(less))
         });
     }
 
-    /// Whether pages may be kept, after others have left if need be.
+    /// Whether pages may be kept, after evictions if necessary.
     pub(super) fn has_room(&self) -> bool {
         if self.failure().is_some() {
             return false;
@@ -190,14 +189,14 @@ impl<F> Room<F> {
         self.is_within()
     }
 
-    /// Makes room above the limit after a file was closed, which may leave now.
+    /// Frees space above the limit after a file was closed, which may be evicted now.
     pub(super) fn clear_after_close(&self) {
         *self.cleared.lock() = None;
         self.has_room();
     }
 
-    /// Makes room on a disk that is full below the limit; false if too little can leave. Of many writes that the disk refused
-    /// at the same time, one makes room.
+    /// Frees space on a disk that is full below the limit; false if too few files can be evicted. Of many concurrent
+    /// writes that the disk refused, one frees space.
     pub(super) fn shrink(&self) -> bool {
         let used = self.used.load(Ordering::Relaxed);
         let is_needed = || self.made_room.lock().is_none_or(|when| when.elapsed() >= CLEAR_AGAIN);
@@ -212,7 +211,7 @@ impl<F> Room<F> {
         CacheUse { used: self.used.load(Ordering::Relaxed), limit: self.bytes_max }
     }
 
-    /// The files that leave next, as somebody found them within the last seconds, or by a look at the whole folder.
+    /// The next files to be evicted: a list of the last seconds, or a new one from the whole folder.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -255,7 +254,7 @@ impl<F> Room<F> {
         Ok(LeavingFiles { kept, first: first.into_sorted_vec().into_iter().map(told).collect() })
     }
 
-    /// Removes what is kept of a file. Who has it open reads on, and keeps nothing more that lasts.
+    /// Removes the kept pages of a file. Clients that have it open can continue to read, but keep no more pages.
     pub(super) fn remove(&self, stem: &Path) {
         let mut open = self.open.lock();
         open.remove(stem);
@@ -264,25 +263,25 @@ impl<F> Room<F> {
         self.count(taken(stem), before);
     }
 
-    /// Whether a file is the one that is kept at its place.
+    /// Whether a file is the one that is kept at a path.
     pub(super) fn is_kept(&self, stem: &Path, file: &F) -> bool {
         self.open.lock().get(stem).is_some_and(|kept| std::ptr::eq(kept.as_ptr(), file))
     }
 
-    /// Removes the files that nobody has had open for so long.
+    /// Removes the files that were unused for this time.
     pub(super) fn clear_idle(&self, idle: Duration) {
         let Ok(kept) = kept_files(&self.folder) else { return };
         let since = clock::utc().checked_sub(idle);
         let is_idle = |used: SystemTime| since.is_some_and(|since| used < since);
         for (_, _, stem) in kept.into_iter().filter(|(used, ..)| is_idle(*used)) {
-            // It may have been used since it was listed.
+            // The file may have been used since it was listed.
             self.count(0, self.leave(&stem, || last_use(&stem).is_ok_and(is_idle)));
         }
     }
 
-    /// Removes a file, unless it is open or is to stay after all. Returns the bytes that the disk has less.
+    /// Removes a file, unless it is open or `may_leave` returns false. Returns the freed bytes of the disk.
     fn leave(&self, stem: &Path, may_leave: impl Fn() -> bool) -> u64 {
-        // Held while the file leaves, so that nobody begins to use it.
+        // Held during the removal, so that no thread begins to use the file.
         let open = self.open.lock();
         if open.get(stem).is_some_and(|file| file.strong_count() > 0) || !may_leave() {
             return 0;
@@ -294,8 +293,8 @@ impl<F> Room<F> {
         freed
     }
 
-    /// Removes files until nine tenths of `most` bytes are left, if that is still needed when others have done so. Returns
-    /// whether so many can leave, as far as was found within the last second.
+    /// Removes files until nine tenths of `most` bytes are left, if that is still needed when the lock is held. Returns
+    /// whether that succeeded; a failure is remembered for a second.
     fn clear(&self, most: u64, is_needed: impl Fn() -> bool) -> bool {
         let mut last = self.cleared.lock();
         if !is_needed() {
@@ -324,8 +323,8 @@ impl<F> Room<F> {
     }
 }
 
-/// Makes the folder of a cache. The server's user alone may read it, and the files in it: who may read from the origin
-/// may not be everybody here.
+/// Makes the folder of a cache. Only the server's user may read it, and its files: the origin may admit fewer users
+/// than this machine has.
 ///
 /// # Errors
 /// If it cannot be made.

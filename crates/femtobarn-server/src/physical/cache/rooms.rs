@@ -1,9 +1,9 @@
 //! The folders of a cache, each on a disk of its own.
 //!
-//! 1. A file is kept in the folder in use that a hash of the folder's path and the file's name puts first (rendezvous
-//!    hashing). So when a folder is added, or given up, no other files move than those that it gets, or had.
-//! 2. A folder whose disk fails is given up until the server starts again, and its files are fetched anew into the others. The
-//!    last one is not: what its disk does not keep is passed through.
+//! 1. A file is kept in the folder in use that a hash of the folder's path and the file's name ranks first (rendezvous
+//!    hashing). So when a folder is added, or given up, only the files that it gets, or had, move.
+//! 2. A folder whose disk fails is given up until the server is restarted, and its files are fetched again into the
+//!    other folders. The last folder is never given up: bytes that its disk does not keep are passed through.
 //! 3. Each folder has a limit of its own.
 
 use std::io;
@@ -19,16 +19,16 @@ use parking_lot::Mutex;
 
 use super::room::{CacheCounts, CacheUse, LEAVING_MAX, LeavingFiles, Room, make_folder};
 
-/// The folders of a cache; `F` is a file that is open.
+/// The folders of a cache; `F` is an open file.
 #[derive(Debug)]
 pub(super) struct Rooms<F> {
-    /// Those that could be opened.
+    /// The folders that could be opened.
     rooms: Vec<Arc<Room<F>>>,
-    /// The others, and why they could not.
+    /// The other folders, and why they could not be opened.
     missing: Vec<(PathBuf, io::Error)>,
-    /// Held by whoever gives a folder up.
+    /// Held while a folder is given up.
     giving_up: Mutex<()>,
-    /// Done when it was said first that a folder in use refuses pages.
+    /// Set after the first warning that a folder in use refuses pages.
     warned: Once,
     pub counts: Arc<CacheCounts>,
 }
@@ -36,19 +36,19 @@ pub(super) struct Rooms<F> {
 /// A folder of a cache, which is on a disk of its own if there are several.
 #[derive(Clone, Debug)]
 pub struct CacheDisk {
-    /// Its path on the server.
+    /// The path on the server.
     pub folder: PathBuf,
-    /// What the cache takes of it, and may take; nothing if it is not used.
+    /// The usage and the limit; both 0 if the folder is not used.
     pub usage: CacheUse,
-    /// Why it is not used any more; none while it is.
+    /// Why the folder is not used any more; `None` while it is used.
     pub failure: Option<String>,
 }
 
 impl<F> Rooms<F> {
-    /// Opens folders, of which each may take so many bytes, by default four fifths of its file system.
+    /// Opens folders, each with this limit in bytes, by default four fifths of its file system.
     ///
     /// # Errors
-    /// If one of them cannot be used for another reason than its disk, or none can; with its path.
+    /// If a folder cannot be used for another reason than its disk, or none can be used; with its path.
     pub(super) fn open<'a>(
         folders: impl IntoIterator<Item = &'a Path>,
         bytes_max: Option<u64>,
@@ -86,8 +86,8 @@ impl<F> Rooms<F> {
         self.used().max_by_key(rank).expect("the last folder is not given up")
     }
 
-    /// Notes that a disk refused something, makes room if it is full, and gives its folder up if it fails. Returns whether the
-    /// folder is not used any more.
+    /// Records a refusal of a disk, frees space if the disk is full, and gives its folder up if the disk fails. Returns
+    /// whether the folder is not used any more.
     pub(super) fn note_failure(&self, room: &Room<F>, error: &io::Error) -> bool {
         self.counts.failures.fetch_add(1, Ordering::Relaxed);
         let is_full =
@@ -102,7 +102,7 @@ impl<F> Rooms<F> {
         false
     }
 
-    /// Gives a folder up unless it is the last one; false if it is.
+    /// Gives a folder up, unless it is the last one; returns whether it is given up.
     fn give_up(&self, room: &Room<F>, error: &io::Error) -> bool {
         let _turn = self.giving_up.lock();
         if room.failure().is_some() {
@@ -117,7 +117,7 @@ impl<F> Rooms<F> {
         true
     }
 
-    /// What the cache takes of its disks, and may take.
+    /// The usage and the limit of all folders in use.
     pub(super) fn usage(&self) -> CacheUse {
         self.used().map(|room| room.usage()).fold(CacheUse::default(), |sum, it| CacheUse {
             used: sum.used + it.used,
@@ -125,7 +125,7 @@ impl<F> Rooms<F> {
         })
     }
 
-    /// All folders: those that could be opened, in their order, and the others.
+    /// All folders: first those that could be opened, in their order.
     pub(super) fn disks(&self) -> Vec<CacheDisk> {
         let open = self.rooms.iter().map(|room| {
             let failure = room.failure().map(str::to_owned);
@@ -140,7 +140,7 @@ impl<F> Rooms<F> {
         open.chain(missing).collect()
     }
 
-    /// The files that leave next, of all folders. In each of them they leave in this order.
+    /// The next files to be evicted, of all folders. Within a folder they are evicted in this order.
     ///
     /// # Errors
     /// If a folder cannot be read.
@@ -156,12 +156,12 @@ impl<F> Rooms<F> {
         Ok(all)
     }
 
-    /// Removes the files that nobody has had open for so long.
+    /// Removes the files that were unused for this time.
     pub(super) fn clear_idle(&self, idle: Duration) {
         self.used().for_each(|room| room.clear_idle(idle));
     }
 
-    /// Removes what is kept of a file, also in folders in which it was before others were added or given up.
+    /// Removes the kept pages of a file, also from folders that had it before others were added or given up.
     pub(super) fn remove(&self, name: &[u8]) {
         self.used().for_each(|room| room.remove(&room.stem(name)));
     }
@@ -178,7 +178,7 @@ fn open_room<F>(
     Room::open(folder, bytes_max.unwrap_or(four_fifths), Arc::clone(counts))
 }
 
-/// Whether an error says that a disk, or the way to it, fails, rather than that one file cannot be kept.
+/// Whether an error means that a disk, or the path to it, fails, rather than that one file cannot be kept.
 fn is_of_disk(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw);
     errno.is_some_and(|errno| {

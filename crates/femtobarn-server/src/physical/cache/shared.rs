@@ -1,4 +1,4 @@
-//! What all open files of a cache share.
+//! The state that all open files of a cache share.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -14,10 +14,10 @@ use crate::physical::fetch::Fetch;
 
 /// KiB that may be on their way from the origin and to the disk.
 const ON_THE_WAY_KIB: usize = 256 << 10;
-/// Fetches whose pages the disk did not take that stay in memory, of at most 1 MiB each.
+/// The most fetches whose pages the disk did not accept that stay in memory, of at most 1 MiB each.
 const UNKEPT_MAX: usize = 64;
 
-/// What all open files of a cache share.
+/// The state that all open files of a cache share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub origin: Origin,
@@ -26,7 +26,7 @@ pub(super) struct Shared {
     pub is_immutable: bool,
     /// KiB that may still be fetched.
     pub on_the_way: Arc<Semaphore>,
-    /// The latest fetches whose pages the disk did not take, the oldest first.
+    /// The latest fetches whose pages the disk did not accept, the oldest first.
     unkept: Mutex<VecDeque<(Weak<CachedFile>, Arc<Fetch>)>>,
 }
 

@@ -23,11 +23,11 @@ use crate::physical::{
     StorageError, StoragePath, StorageResult, StoredFile,
 };
 
-/// Between two looks for files that leave because nobody has them open.
+/// The shortest pause between two searches for unused files.
 const CLEAR_MIN: Duration = Duration::from_secs(1);
 const CLEAR_MAX: Duration = Duration::from_secs(60);
 
-/// The files of an origin, of which what was read is kept in folders; see the module's documentation.
+/// The files of an origin, whose bytes are kept in folders once they were read; see the module's documentation.
 #[derive(Debug)]
 pub struct CachedOrigin {
     shared: Arc<Shared>,
@@ -35,11 +35,11 @@ pub struct CachedOrigin {
     idle: Option<Duration>,
 }
 
-/// What is known of a file.
+/// The known version of a file.
 struct Known {
     version: Version,
     metadata: Metadata,
-    /// Whether the origin told it just now.
+    /// Whether the origin has just reported it.
     is_from_origin: bool,
 }
 
@@ -51,13 +51,13 @@ impl Known {
 }
 
 impl CachedOrigin {
-    /// The files below the path of a URL, of which at most `bytes_max` are kept in each of some `folders`, by default four
-    /// fifths of its file system. If files of the origin never change, `is_immutable`, it is not asked about those of which
-    /// something is kept.
+    /// The files below the path of a URL, of which at most `bytes_max` are kept in each of `folders`, by default four
+    /// fifths of its file system. With `is_immutable`, files of the origin never change, and it is not asked about
+    /// files that are partly kept.
     ///
     /// # Errors
-    /// [`StorageError::Refused`] if no folder can be used, or one for another reason than that its disk fails, or threads
-    /// cannot be started.
+    /// [`StorageError::Refused`] if no folder can be used, or one for another reason than that its disk fails, or
+    /// threads cannot be started.
     pub fn new<'a>(
         url: Url,
         folders: impl IntoIterator<Item = &'a Path>,
@@ -73,14 +73,14 @@ impl CachedOrigin {
         Ok(CachedOrigin { shared, file_system, idle: None })
     }
 
-    /// The same with a time after which files that nobody had open leave.
+    /// Sets the time after which unused files are evicted.
     #[must_use]
     pub fn leaving(mut self, idle: Option<Duration>) -> Self {
         self.idle = idle;
         self
     }
 
-    /// Removes files that nobody had open for the time after which they leave, again and again. Returns if there is none.
+    /// Evicts unused files again and again. Returns if they have no time-out.
     pub async fn clear_idle(self: Arc<Self>) {
         let Some(idle) = self.idle else { return };
         loop {
@@ -91,22 +91,22 @@ impl CachedOrigin {
         }
     }
 
-    /// What the cache has done since the server started.
+    /// The sums since the server started.
     pub fn counts(&self) -> &CacheCounts {
         &self.shared.rooms.counts
     }
 
-    /// What it takes of its disks.
+    /// The usage of its disks.
     pub fn usage(&self) -> CacheUse {
         self.shared.rooms.usage()
     }
 
-    /// Its folders, with those that are not used any more.
+    /// The folders, including those that are not used any more.
     pub fn disks(&self) -> Vec<CacheDisk> {
         self.shared.rooms.disks()
     }
 
-    /// The files that leave next. It may look at all folders.
+    /// The next files to be evicted. May look at all folders.
     ///
     /// # Errors
     /// If a folder cannot be read.
@@ -114,12 +114,12 @@ impl CachedOrigin {
         self.shared.rooms.leaving()
     }
 
-    /// The time after which files that nobody had open leave.
+    /// The time after which unused files are evicted.
     pub fn idle(&self) -> Option<Duration> {
         self.idle
     }
 
-    /// What is known of a file, without the origin if that need not be asked or is away.
+    /// The known version of a file; without the origin if that need not be asked or is offline.
     fn known(&self, path: &StoragePath, location: &Location) -> StorageResult<Known> {
         let origin = &self.shared.origin;
         let kept = || {
@@ -151,8 +151,8 @@ impl CachedOrigin {
         let is_whole = kept.is_some_and(|kept| kept.are_all_there());
         let mut remote = None;
         if known.is_from_origin && !is_whole {
-            // Opened now, so that the origin keeps these bytes for this file, and refuses who may not read them. What
-            // it has opened counts: the answer about the path may have been another server's.
+            // Opened now, so that the origin keeps these bytes for this file, and refuses users who may not read them.
+            // The version of the opened file counts: the answer about the path may have come from another server.
             let asked = self.shared.origin.location_to_open(path, opaque)?;
             let (file, connection, stat) = self.open_at_origin(&asked)?;
             known = Known::told(&stat, path)?;
@@ -166,7 +166,7 @@ impl CachedOrigin {
         Ok(file)
     }
 
-    /// The file of a name in the first folder whose disk does not fail; in one it may be `whole`.
+    /// The file of a name, in the first folder whose disk does not fail; it may be `whole` in one.
     fn kept_file(
         &self,
         (path, location): (StoragePath, Location),
@@ -252,7 +252,7 @@ impl Storage for CachedOrigin {
         Ok(entries)
     }
 
-    /// What is kept of a file is given up; it comes back when it is read.
+    /// Drops the kept pages of a file; they are fetched again when it is read.
     fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         let location = self.shared.origin.location(path, opaque)?;
         let name = self.shared.origin.kept_name(&location);

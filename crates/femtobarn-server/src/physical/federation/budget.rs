@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A total of bytes, and how many of them are taken.
+/// A limit of bytes, and the number of bytes taken.
 #[derive(Debug)]
 pub(super) struct Budget {
     total: u64,
     taken: AtomicU64,
 }
 
-/// Bytes taken from a budget, and given back when this is dropped.
+/// Bytes taken from a budget, which are given back when this is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     budget: Arc<Budget>,

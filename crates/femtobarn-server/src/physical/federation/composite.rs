@@ -17,7 +17,7 @@ pub(super) struct CompositeLayout {
 #[derive(Debug)]
 struct LayoutPiece {
     range: Range<u64>,
-    /// The bytes; none for a range that has the file's bytes at the same offset.
+    /// The bytes; `None` for a range that has the file's bytes at the same offset.
     synthesised: Option<Box<[u8]>>,
 }
 
@@ -54,8 +54,8 @@ impl CompositeLayout {
         self.held + (self.pieces.len() * size_of::<LayoutPiece>()) as u64
     }
 
-    /// Fills the buffer from `offset` on, and returns how many bytes there were. `read` reads from the file, and is
-    /// called at most once; if it gives none because it would block, so does this.
+    /// Fills the buffer from `offset` on, and returns the number of bytes. `read` reads from the file, and is called at
+    /// most once; if it returns `None` because it would block, so does this.
     pub(super) fn fill(
         &self,
         offset: u64,

@@ -11,7 +11,8 @@ use crate::physical::{StorageError, StoragePath};
 
 /// When a client may try again if open files have used up the budget of synthesised bytes.
 const BUDGET_RETRY: Duration = Duration::from_secs(5);
-/// A client that waits for a file comes again at least this often, so that it learns soon when the file is there.
+/// The longest time after which a client that waits for a file asks again, so that it learns soon that the file has
+/// arrived.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(10);
 pub(super) const WAIT_MIN: Duration = Duration::from_secs(1);
 

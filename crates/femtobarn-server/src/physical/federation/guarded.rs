@@ -18,7 +18,7 @@ pub trait Writers: Send + Sync + 'static {
     /// database; [`StorageError::NotBefore`](crate::physical::StorageError::NotBefore) if it may still claim it.
     fn admit(&self, session: Option<Uuid>, database: DatabaseId) -> StorageResult<Arc<dyn Permit>>;
 
-    /// Notes that a session that may write to an uncommitted database created a file for it.
+    /// Records that a session that may write to an uncommitted database created a file for it.
     fn file_created(&self, path: &StoragePath, database: DatabaseId);
 
     /// Notes that a file of an uncommitted database was removed.
@@ -27,15 +27,15 @@ pub trait Writers: Send + Sync + 'static {
     /// Whether files of databases may be at other servers.
     fn has_others(&self) -> bool;
 
-    /// Sends a client on that wants the file of a database which is at another server.
+    /// Redirects a client that wants the file of a database at another server.
     ///
     /// # Errors
-    /// [`StorageError::Elsewhere`](crate::physical::StorageError::Elsewhere) with that server; `EHOSTUNREACH` if it is
-    /// away.
+    /// [`StorageError::Elsewhere`](crate::physical::StorageError::Elsewhere) with that server; `EHOSTUNREACH` if that
+    /// is offline.
     fn redirect(&self, database: DatabaseId, opaque: Opaque<'_>) -> StorageResult<()>;
 
-    /// The databases whose files are on disks of other servers, and, if these are to be asked, what they tell of the files in a
-    /// snapshot.
+    /// The databases whose files are on disks of other servers; and, if `are_asked`, the servers' metadata of the files
+    /// in a snapshot.
     ///
     /// # Errors
     /// Those of the catalogue. A server that does not answer is left out.
@@ -48,9 +48,9 @@ pub trait Writers: Send + Sync + 'static {
 /// Databases whose files are on disks of other servers.
 #[derive(Debug, Default)]
 pub struct FilesElsewhere {
-    /// All of them.
+    /// All these databases.
     pub databases: HashSet<DatabaseId>,
-    /// The metadata of their files, by their names in the federation's folder, as far as it is known.
+    /// The metadata of their files, by their names in the federation's folder, as far as known.
     pub metadata: HashMap<Vec<u8>, Metadata>,
 }
 

@@ -8,13 +8,13 @@
 //! 4. Only Femtobarn's clients change anything. With `fb.raw=1`, a path below `/databases` is a database's file as it
 //!    is on disk: it can be read, written and created, and removed as long as it belongs to no database. Any other path
 //!    is the file of the database of that name.
-//! 5. A database that is in a store alone is read there, if the store allows it. Else it is brought back when it is opened,
-//!    and the client is told to come again.
+//! 5. A nearline database is read in its store, if the store allows that. Otherwise opening it brings it back, and the
+//!    client is asked to retry.
 //! 6. A writer names its database and session (`fb.database=7&fb.session=UUID`), and may write only while [`Writers`]
-//!    admit it. The same goes for removing a file whose database may still be committed.
+//!    admit it; likewise for removing a file whose database may still be committed.
 //!
-//! `storage` is the storage, `raw` its access to files as they are on disk, `recalls` what it does about those that
-//! are in stores alone (`nearline` is one of them, `in_place` reads it there), `request` and `error` its keys and errors;
+//! `storage` is the storage, `raw` its access to files as they are on disk, `recalls` its handling of nearline
+//! databases (`nearline` is one of them, `in_place` reads it in its store), `request` and `error` its keys and errors;
 //! `snapshot_file` is an open database. `synthesis` makes the missing parts within a `budget`, and `composite` joins
 //! them with the file; `source` reads it, `guarded` writes it.
 

@@ -1,4 +1,4 @@
-//! The files of databases that may be in stores alone: on the disk, brought back to it, and their metadata meanwhile.
+//! The files of databases that may be nearline: bringing them back to the disk, and their metadata meanwhile.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -12,10 +12,10 @@ use crate::physical::{
     StoredFile, WantedBy,
 };
 
-/// What the id of a file that is not on the disk has, and no inode number.
+/// The bit in the id of a file that is not on the disk, which no inode number has.
 const OFFLINE_ID: u64 = 1 << 63;
 
-/// The file of a database that left the disk, as somebody wants it.
+/// The file of an evicted database that a client requests.
 pub(super) struct NearlineFile {
     /// The federation's folder.
     pub files: Arc<dyn Storage>,
@@ -24,28 +24,28 @@ pub(super) struct NearlineFile {
     /// The database, for people.
     pub name: String,
     pub database: DatabaseId,
-    /// How urgently it is wanted.
+    /// The client's hints, which have its urgency.
     pub hints: Hints,
 }
 
 impl NearlineFile {
-    /// Opens it on the disk.
+    /// Opens the file on the disk.
     ///
     /// # Errors
-    /// `ENOENT` if it is not there.
+    /// `ENOENT` if it is not on the disk.
     pub(super) fn on_disk(&self) -> StorageResult<Arc<dyn StoredFile>> {
         self.files.open(&self.path, OpenMode::default(), Opaque::default())
     }
 
-    /// Asks for it to be brought back, and opens it if it is there.
+    /// Asks for the file to be brought back, and opens it if it is on the disk.
     ///
     /// # Errors
-    /// [`StorageError::NotBefore`] while it comes; `EIO` with the reason if it could not be brought back lately.
+    /// [`StorageError::NotBefore`] while it is brought back; `EIO` with the reason if that failed recently.
     pub(super) fn recalled(&self) -> StorageResult<Arc<dyn StoredFile>> {
-        // Whoever opens files one by one waits for each, so they all count as one user.
+        // A client that opens files one by one waits for each, so all such clients count as one user.
         let Hints { priority, deadline, .. } = self.hints;
         match self.recaller.recall(self.database, WantedBy { user: "", priority, deadline }) {
-            // It has come back meanwhile.
+            // The file has arrived meanwhile.
             Ok(None) => self.on_disk(),
             Ok(Some(wait)) => {
                 let (name, seconds) = (&self.name, wait.as_secs().max(1));
@@ -58,7 +58,7 @@ impl NearlineFile {
         }
     }
 
-    /// Whether a copy is in a store where readers may read it.
+    /// Whether a copy is in a store in which readers may read.
     ///
     /// # Errors
     /// Those of the catalogue.
@@ -68,7 +68,7 @@ impl NearlineFile {
         Ok(!copies.is_empty())
     }
 
-    /// Its metadata while it is not on the disk; none if it has no copy.
+    /// The metadata while the file is not on the disk; `None` if it has no copy.
     ///
     /// # Errors
     /// Those of the catalogue.
@@ -79,7 +79,7 @@ impl NearlineFile {
     }
 }
 
-/// The metadata of a database that is in a store alone; none if it is not.
+/// The metadata of a nearline database; `None` if the database is not nearline.
 pub(super) fn offline_metadata(database: DatabaseId, residence: &Residence) -> Option<Metadata> {
     if !matches!(residence.state(), ResidenceState::Nearline | ResidenceState::Staging) {
         return None;
@@ -87,7 +87,7 @@ pub(super) fn offline_metadata(database: DatabaseId, residence: &Residence) -> O
     copy_metadata(database, residence)
 }
 
-/// The metadata of a database as its copies tell them.
+/// The metadata of a database, from its copies.
 fn copy_metadata(database: DatabaseId, residence: &Residence) -> Option<Metadata> {
     let copy = residence.replicas.iter().find(|replica| replica.is_complete())?;
     let changed = UNIX_EPOCH + Duration::from_micros(copy.changed_us.try_into().unwrap_or(0));

@@ -40,7 +40,7 @@ impl FederationStorage {
         self.file_of(&self.database(path, at)?, opaque)
     }
 
-    /// Sends a client on that wants the file of a database which is at another server, committed or not.
+    /// Redirects a client that wants the file of a database at another server, committed or not.
     pub(super) fn redirect_raw(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         if !self.writers.as_ref().is_some_and(|writers| writers.has_others()) {
             return Ok(());
@@ -49,7 +49,7 @@ impl FederationStorage {
             None => self.database_of_file(path)?,
             named => named,
         };
-        // Without a database, only its `fb.home` says where a file is.
+        // Without a database, only the client's `fb.home` tells where a file is.
         self.redirect(database.unwrap_or_default(), opaque)
     }
 
@@ -86,7 +86,8 @@ impl FederationStorage {
         Ok(Arc::new(GuardedFile { file, permit }))
     }
 
-    /// Removes a file that belongs to no database. If it belongs to an uncommitted one, only that one's writer may.
+    /// Removes a file that belongs to no database. If it belongs to an uncommitted one, only the writer of that
+    /// database may.
     pub(super) fn remove_raw(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         self.redirect_raw(path, opaque)?;
         let remove = || {
@@ -113,7 +114,7 @@ impl FederationStorage {
         })
     }
 
-    /// The database that the writer names, if the file belongs to it or to no other.
+    /// The database that the writer names, if the file belongs to it or to no other one.
     fn database_to_write(
         &self,
         path: &StoragePath,

@@ -1,4 +1,4 @@
-//! Databases that are in stores alone: reading them there, and bringing them back.
+//! Nearline databases: reading them in their stores, and bringing them back.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::physical::{
 const EVICTION_WAIT: Duration = Duration::from_secs(2);
 
 impl FederationStorage {
-    /// Where a database's file is; none if the federation has no stores.
+    /// The residence of a database's file; `None` if the federation has no stores.
     pub(super) fn residence(&self, row: &DatabaseRow) -> StorageResult<Option<Residence>> {
         let Some(recaller) = &self.recaller else { return Ok(None) };
         let residence = recaller.archive().residence(row.id);
         residence.map(Some).map_err(|error| archive_error("look at", &row.name, error))
     }
 
-    /// Asks for a database; the time until it is on the disk, none if it is there.
+    /// Asks for a database; returns the time until it is on the disk, `None` if it is there already.
     pub(super) fn recall(
         &self,
         row: &DatabaseRow,
@@ -37,8 +37,8 @@ impl FederationStorage {
         recaller.recall(row.id, wanted).map_err(|error| archive_error("stage", &row.name, error))
     }
 
-    /// Removes a database's file from the disk, if its copies and pins allow it; later if its stores take their time to
-    /// tell of the copies.
+    /// Removes a database's file from the disk, if its copies and pins allow it; later if its stores are slow to
+    /// confirm the copies.
     pub(super) fn evict_database(&self, row: &DatabaseRow) -> StorageResult<()> {
         let Some(recaller) = &self.recaller else { return Ok(()) };
         let evicted = recaller.evictor().evict(row.id, EVICTION_WAIT);
@@ -65,8 +65,8 @@ impl FederationStorage {
         pinned.map_err(|error| archive_error("pin", &holder, error))
     }
 
-    /// Opens a database's file in the federation's folder. If it is in stores alone, it is read there if one allows it, or
-    /// else comes back: then the client is told to come again.
+    /// Opens a database's file in the federation's folder. A nearline file is read in its store if one allows that;
+    /// otherwise it is brought back, and the client is asked to retry.
     pub(super) fn open_or_recall(
         &self,
         path: &StoragePath,
@@ -88,7 +88,7 @@ impl FederationStorage {
         }
     }
 
-    /// The file of a database that may have left the disk; none if the federation has no stores.
+    /// The file of a database that may be nearline; `None` if the federation has no stores.
     fn nearline_file(
         &self,
         path: &StoragePath,
@@ -101,15 +101,15 @@ impl FederationStorage {
         Some(Arc::new(NearlineFile { files, recaller, path, name, database, hints }))
     }
 
-    /// Opens a database's file where a store has it at hand; none if readers have to wait for it.
+    /// Opens a database's file in a store that has it at hand; `None` if readers have to wait for it.
     fn in_place(&self, file: &Arc<NearlineFile>) -> StorageResult<Option<Arc<dyn StoredFile>>> {
         let Some(stores) = &self.in_place else { return Ok(None) };
         let opened = InPlaceFile::open(stores, Arc::clone(file))?;
         Ok(opened.map(|file| Arc::new(file) as Arc<dyn StoredFile>))
     }
 
-    /// As [`open_or_recall`](Self::open_or_recall) for a database that is in stores alone, but to look at it does not bring
-    /// it back.
+    /// Opens a nearline database as [`open_or_recall`](Self::open_or_recall) does, but only for looking at it, which
+    /// does not bring it back.
     pub(super) fn open_in_place(
         &self,
         row: &DatabaseRow,
@@ -139,7 +139,7 @@ impl FederationStorage {
         if file.may_be_read_in_place()? { file.metadata()?.ok_or(failed) } else { Err(failed) }
     }
 
-    /// The database that a file is of, by its path below the federation's folder.
+    /// The database of a file, by the file's path below the federation's folder.
     pub(super) fn database_of_file(&self, path: &StoragePath) -> StorageResult<Option<DatabaseId>> {
         let below = String::from_utf8_lossy(&path.as_bytes()[1..]);
         let found = self.catalogue.local().and_then(|local| local.database_of_file(&below));

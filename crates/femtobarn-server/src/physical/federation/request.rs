@@ -7,7 +7,8 @@
 //! | `fb.here=1` | the file at this server, whatever the home of the database, to read it with `fb.raw=1`; of a list, the files on its disk |
 //! | `fb.database=7`, `fb.session=UUID` | the database that is written to, and the session that holds it |
 //!
-//! [Hints](crate::physical::Hints) decide which files come back from their stores first, and go on to the folder.
+//! [Hints](crate::physical::Hints) decide which files are brought back from their stores first, and are passed on to
+//! the folder.
 
 use std::path::Path;
 
@@ -27,17 +28,17 @@ pub(super) fn is_for_this_server(opaque: Opaque<'_>) -> bool {
     opaque.value_of("fb.here") == Some(b"1")
 }
 
-/// The number of the snapshot that is asked for.
+/// The number of the requested snapshot.
 pub(super) fn csn_of(opaque: &Opaque<'_>) -> Option<Csn> {
     text_of(opaque, "fb.csn")?.parse().ok().map(Csn)
 }
 
-/// The database that the writer says it writes to.
+/// The database that the writer names.
 pub(super) fn database_of(opaque: &Opaque<'_>) -> Option<DatabaseId> {
     text_of(opaque, "fb.database")?.parse().ok().map(DatabaseId)
 }
 
-/// The session that the writer says it has.
+/// The session that the writer names.
 pub(super) fn session_of(opaque: &Opaque<'_>) -> Option<Uuid> {
     Uuid::parse_str(text_of(opaque, "fb.session")?).ok()
 }
@@ -56,8 +57,8 @@ pub(super) fn is_databases_folder(path: &StoragePath) -> bool {
     path.as_bytes().strip_prefix(b"/") == Some(DATABASES_FOLDER.as_bytes())
 }
 
-/// Whether a path is one that a database's file may have, or a folder of such files. A file that is being staged is
-/// nobody's but the archive's.
+/// Whether a path may be that of a database's file, or of a folder of such files. A file that is being staged belongs
+/// to the archive only.
 pub(super) fn is_below_databases(path: &StoragePath) -> bool {
     let below = std::str::from_utf8(&path.as_bytes()[1..]);
     below.is_ok_and(|below| is_database_path(below) && !is_staging_path(Path::new(below)))

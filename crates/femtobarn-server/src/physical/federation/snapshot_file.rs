@@ -113,7 +113,7 @@ impl StoredFile for SnapshotFile {
         self.origin.is_as_of(time)
     }
 
-    /// Closing it would release its snapshot, and opening its name again would lead to a newer one.
+    /// Closing the file would release its snapshot, and opening its name again would lead to a newer one.
     fn can_be_reopened(&self) -> bool {
         false
     }

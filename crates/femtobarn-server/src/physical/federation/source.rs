@@ -9,7 +9,7 @@ use rntuple::{ByteSource, Error, Result};
 
 use crate::physical::{StorageError, StoredFile};
 
-/// Attempts of a read that is deferred.
+/// Attempts of a deferred read.
 const ATTEMPTS_MAX: usize = 100;
 
 /// A file of a storage. Reading it may block.
@@ -28,7 +28,7 @@ impl ByteSource for StoredFileSource {
                     let source = io::Error::from(io::ErrorKind::UnexpectedEof);
                     return Err(Error::Io { what: format!("read at byte {offset}"), source });
                 }
-                // It is brought back, which may take long: the client comes again.
+                // The file is being brought back, which may take long, so the client is asked to retry.
                 Err(StorageError::NotBefore(_, what)) if self.0.is_remote() => {
                     return Err(failed("read", StorageError::refused(Errno::EAGAIN, what)));
                 }

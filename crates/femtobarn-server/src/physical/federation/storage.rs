@@ -34,11 +34,11 @@ pub struct FederationStorage {
     pub(super) catalogue: Arc<dyn Catalogue>,
     /// The federation's folder.
     pub(super) files: Arc<dyn Storage>,
-    /// What brings back databases that are in stores alone; none if the federation has no stores.
+    /// Brings back nearline databases; `None` if the federation has no stores.
     pub(super) recaller: Option<Arc<Recaller>>,
-    /// The stores in which readers may read; none if there is none.
+    /// The stores in which readers may read; `None` if there are none.
     pub(super) in_place: Option<Arc<InPlaceStores>>,
-    /// None if the federation is read-only.
+    /// `None` if the federation is read-only.
     pub(super) writers: Option<Arc<dyn Writers>>,
     synthesizer: FileSynthesizer,
 }
@@ -62,13 +62,13 @@ impl FederationStorage {
         }
     }
 
-    /// Reads databases that are in stores alone there, or brings them back, for those who open them.
+    /// Reads nearline databases in their stores, or brings them back, when they are opened.
     pub fn recalling(self, recaller: Option<Arc<Recaller>>) -> Self {
         let in_place = recaller.as_ref().and_then(|it| InPlaceStores::of(it.archive()));
         FederationStorage { recaller, in_place, ..self }
     }
 
-    /// Counts of what is read in stores; none if readers may read in none of them.
+    /// Counts of reads in stores; `None` if readers may read in no store.
     pub fn in_place_counts(&self) -> Option<Arc<InPlaceCounts>> {
         Some(Arc::clone(&self.in_place.as_ref()?.counts))
     }
@@ -147,7 +147,7 @@ impl FederationStorage {
         })
     }
 
-    /// Sends a client on that wants a database whose file is at another server.
+    /// Redirects a client that wants a database whose file is at another server.
     pub(super) fn redirect(&self, database: DatabaseId, opaque: Opaque<'_>) -> StorageResult<()> {
         self.writers.as_ref().map_or(Ok(()), |writers| writers.redirect(database, opaque))
     }
@@ -173,7 +173,7 @@ impl FederationStorage {
             let path = StoragePath::new(format!("/{}", row.path).as_bytes())?;
             return self.open_or_recall(&path, &row.name, opaque, || Ok(Some(row.id)));
         }
-        // The path of an attached file was given by the user who attached it, not by a client.
+        // The user who attached the file gave its path, not a client.
         let shown = StoragePath::new(format!("/{}{SUFFIX}", row.name).as_bytes())?;
         PosixStorage::open_outside(location, &shown, opaque)
     }
@@ -213,7 +213,7 @@ impl FederationStorage {
     fn metadata_of(&self, row: &DatabaseRow, at: Csn) -> StorageResult<Metadata> {
         let residence = self.residence(row)?;
         if let Some(metadata) = residence.as_ref().and_then(|it| offline_metadata(row.id, it)) {
-            // Before it was sealed, the file had another end.
+            // Before the database was sealed, the file had another end.
             let was_open = row.state == DatabaseState::Open;
             let file = if was_open { self.open_in_place(row)? } else { None };
             return match file {

@@ -34,11 +34,11 @@ use crate::physical::{Metadata, StorageResult, StoredFile};
 
 /// Blobs start at multiples of this.
 const ALIGNMENT: u64 = 8;
-/// Bytes that are synthesised for one database: page lists, and pages of columns whose representation changed.
+/// The most bytes that are synthesised for one database: page lists, and pages of columns whose representation changed.
 const FILE_BYTES_MAX: usize = 256 << 20;
 /// Bytes that are synthesised for all open files together.
 const ALL_BYTES_MAX: u64 = 1 << 30;
-/// The number of databases that the cache is made for; their bytes are what is limited.
+/// The number of databases that the cache is sized for; the limit is in bytes.
 const CACHED_EXPECTED: usize = 256;
 
 /// Synthesises the missing parts of databases, and caches them.
@@ -53,7 +53,7 @@ pub(super) struct SynthesizedFile {
     pub(super) layout: CompositeLayout,
     /// The time of the newest commit, in microseconds since 1970.
     time_us: i64,
-    /// A hash of the versions of containers: the file's id is another one for others.
+    /// A hash of the versions of containers, which makes the file's id: other versions give another id.
     number: u64,
     _share: Share,
 }
@@ -83,7 +83,7 @@ impl FileSynthesizer {
     }
 
     /// The parts of a database with these versions. Of concurrent calls for the same versions one synthesises, and the
-    /// others wait for it.
+    /// others wait for its result.
     pub(super) fn synthesize(
         &self,
         catalogue: &dyn Catalogue,
@@ -195,7 +195,7 @@ fn live(
 }
 
 /// A chain of as few keys as possible that spans `range`, with headers outside the live ranges; empty if there is no
-/// room for it. RNTuple readers do not follow the chain.
+/// space for it. RNTuple readers do not follow the chain.
 fn keys(
     live: &Ranges,
     range: Range<u64>,

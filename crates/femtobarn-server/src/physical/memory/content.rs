@@ -179,7 +179,7 @@ impl StoredFile for OpenMemoryFile {
         written.map_err(|errno| StorageError::cannot("write", &self.path, errno))
     }
 
-    /// Nothing to do: the bytes exist exactly as long as the process.
+    /// There is nothing to do: the bytes live exactly as long as the process.
     fn sync(&self) -> StorageResult<()> {
         Ok(())
     }

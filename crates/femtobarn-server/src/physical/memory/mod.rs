@@ -5,7 +5,7 @@
 //! 2. A removed file exists, and counts, for as long as it is open.
 //! 3. Lock order: the tree, then a file.
 //!
-//! `content` is the bytes of a file, `room` the memory that all of them share.
+//! `content` is the bytes of a file, `room` the memory that all files share.
 
 mod content;
 mod room;
@@ -26,7 +26,7 @@ use super::{
 use content::{MemoryFile, OpenMemoryFile};
 use room::{Attributes, Room, attribute_bytes, new_metadata, path_bytes};
 
-/// Bytes of an attribute's name and of its value, as file systems have them.
+/// Limits in bytes of an attribute's name and of its value, as in file systems.
 const ATTRIBUTE_NAME_MAX: usize = 250;
 const ATTRIBUTE_VALUE_MAX: usize = 64 << 10;
 
@@ -353,7 +353,7 @@ impl Storage for MemoryStorage {
     }
 }
 
-/// The node at a path; none for the top.
+/// The node at a path; `None` for the top.
 fn find<'a>(tree: &'a NodeMap, path: &StoragePath) -> Result<Option<&'a MemoryNode>, Errno> {
     if path.parent().is_none() {
         return Ok(None);

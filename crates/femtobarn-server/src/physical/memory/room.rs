@@ -15,7 +15,7 @@ const NAME_BYTES: u64 = 256;
 /// The extended attributes of a file or folder.
 pub(super) type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A limit of memory, and the memory that is in use.
+/// A limit of memory, and the memory in use.
 #[derive(Debug)]
 pub(super) struct Room {
     total: u64,

@@ -16,7 +16,7 @@ use crate::physical::{FileKind, Metadata};
 /// Names that are cached at most.
 const NAMES_MAX: usize = 1024;
 
-/// The user and groups of this process, and the names of all others.
+/// The user and groups of this process, and the names of all users and groups.
 #[derive(Debug)]
 pub(super) struct Accounts {
     user: Uid,
@@ -82,7 +82,7 @@ impl<N: Copy + Eq + Hash + ToString> NameCache<N> {
         if let Some(name) = self.0.lock().get(&number) {
             return Arc::clone(name);
         }
-        // Without the lock: the operating system may ask a directory server.
+        // Without the lock: the operating system may query a directory server.
         let name: Arc<str> = look_up().unwrap_or_else(|| number.to_string()).into();
         let mut names = self.0.lock();
         if names.len() >= NAMES_MAX {

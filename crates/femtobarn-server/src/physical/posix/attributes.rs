@@ -1,7 +1,7 @@
 //! Extended attributes and permissions of a file that is held by an `O_PATH` descriptor.
 //!
-//! Such a descriptor needs no right to read or write the file. The system calls take a path, for which
-//! `/proc/self/fd/N` stands: it leads to the file even if it was renamed.
+//! Such a descriptor needs no right to read or write the file. The system calls take a path, so they get
+//! `/proc/self/fd/N`, which leads to the file even if it was renamed.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd};

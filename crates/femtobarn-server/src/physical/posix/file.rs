@@ -39,16 +39,16 @@ pub(super) struct PosixFile {
     file: File,
     /// The same file opened with `O_DIRECT`; none if the file system does not support it.
     direct: OnceLock<Option<File>>,
-    /// The path by which it was opened.
+    /// The path by which the file was opened.
     path: StoragePath,
     tree: Arc<PosixTree>,
     /// Whether the file is new and its name may not be durable yet.
     is_new: AtomicBool,
     /// Whether a sync has failed.
     is_broken: AtomicBool,
-    /// None unless the client says that it reads in order.
+    /// `None` unless the client announces sequential reading.
     ahead: Option<ReadAhead>,
-    /// None unless the client says how long the new file will be.
+    /// `None` unless the client announces the size of the new file.
     reserved: Option<ReservedSpace>,
 }
 
@@ -71,17 +71,17 @@ impl PosixFile {
         }
     }
 
-    /// The same for a client that says how it reads, or how many bytes it writes to a new file.
+    /// Sets the order of reads, or the size of a new file, that the client announces.
     pub(super) fn told(self, order: ReadOrder, size: Option<u64>) -> Self {
         if order == ReadOrder::Random {
-            // Else the kernel reads on behind some ranges: 1.09 bytes for each byte of 64 KiB, 1.8 of 256 KiB.
+            // Otherwise the kernel reads ahead after some ranges: 1.09 bytes for each byte of 64 KiB, 1.8 of 256 KiB.
             let _ = posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM);
         }
         let (ahead, reserved) = (ReadAhead::of_disk(order), size.map(ReservedSpace::new));
         PosixFile { ahead, reserved, ..self }
     }
 
-    /// Announces what a client reads next that reads in order.
+    /// Announces the next range of a sequential client to the kernel.
     fn read_ahead(&self, offset: u64, length: usize) {
         let ahead = self.ahead.as_ref().and_then(|ahead| ahead.after(offset, length));
         if let Some(ahead) = ahead {
@@ -112,9 +112,9 @@ impl PosixFile {
         Errno::result(read).map(|read| read as usize)
     }
 
-    /// Writes whole windows around the page cache: no fresh pages are needed, and the cache keeps what is read often.
-    /// Returns how many bytes were written so. The caller writes the rest through the cache, which also reports the
-    /// error if there was one.
+    /// Writes whole windows around the page cache: no fresh pages are needed, and the cache keeps the pages that are
+    /// read often. Returns how many bytes were written in this way. The caller writes the rest through the cache, which
+    /// also reports the error if there was one.
     fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> usize {
         let is_whole = |count: u64| count.is_multiple_of(WINDOW_BYTES as u64);
         let is_aligned = (bytes.as_ptr() as usize).is_multiple_of(ALIGNMENT);
@@ -122,7 +122,7 @@ impl PosixFile {
             return 0;
         }
         let direct = self.direct.get_or_init(|| {
-            // By its descriptor: the path may lead to another file by now.
+            // Opened by its descriptor, since the path may lead to another file by now.
             let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
             OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path).ok()
         });
@@ -158,7 +158,7 @@ impl StoredFile for PosixFile {
     }
 
     fn identity(&self) -> StorageResult<u64> {
-        // File systems give a number of a removed file to a new one.
+        // File systems reuse the inode number of a removed file for a new one.
         let born = self.file.metadata().and_then(|metadata| metadata.created()).ok();
         let born = born.and_then(|born| born.duration_since(UNIX_EPOCH).ok());
         let born = born.map_or(0, |born| born.as_nanos() as u64);

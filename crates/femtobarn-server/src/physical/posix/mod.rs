@@ -4,10 +4,10 @@
 //!    inside; absolute ones and those that lead out are refused with `EACCES`, even if the tree changes meanwhile.
 //! 2. Only plain files are opened. Pipes and devices are listed, but cannot be read or written.
 //! 3. The first sync of a new file makes its name durable as well.
-//! 4. Large writes that fill whole windows bypass the page cache if the file system supports it. Readers see what
-//!    was written in either case.
-//! 5. Once a sync has failed, the state on disk is unknown: the open file refuses further writes.
-//! 6. Of a client that says how long its new file will be, space is reserved ahead of the writes; one without room is
+//! 4. Large writes that fill whole windows bypass the page cache if the file system supports it. Readers see the
+//!    written bytes in either case.
+//! 5. After a failed sync the state on disk is unknown: the open file refuses further writes.
+//! 6. If a client announces the size of a new file, space is reserved ahead of the writes; a file that does not fit is
 //!    refused before it is made.
 //!
 //! `root_folder` resolves paths and `accounts` knows users and groups; `tree` holds both, for the storage and its open
@@ -79,12 +79,12 @@ impl PosixStorage {
         }
     }
 
-    /// Refuses a file without room for the bytes that a client announces, as XRootD's clients do. This is an early warning
-    /// only, so what cannot be found out refuses nothing.
+    /// Refuses a file without space for the bytes that a client announces, as XRootD's clients do. This is only an
+    /// early warning, so an unknown amount of space refuses nothing.
     fn check_space(&self, path: &StoragePath, announced: u64) -> StorageResult<()> {
-        // A file that is written over gives its own space.
+        // An overwritten file frees its own space.
         let before = self.metadata(path, Opaque::default()).map_or(0, |found| found.size);
-        // Folders that are missing will be made in the nearest one that is there, whose disk counts.
+        // Missing folders will be made in the nearest existing one, whose disk counts.
         let mut above: Vec<_> = path.folders_above().collect();
         above.insert(0, StoragePath::top());
         let spaces = above.iter().rev().map(|folder| self.space(folder));
@@ -169,7 +169,7 @@ impl PosixStorage {
         Ok((folder.map_err(|errno| StorageError::cannot(what, path, errno))?, name))
     }
 
-    /// The metadata of a name in a folder; none if it has vanished. A link without a target is listed as
+    /// The metadata of a name in a folder; `None` if it has vanished. A link without a target is listed as
     /// [`FileKind::Other`].
     fn metadata_in(
         &self,
@@ -315,7 +315,7 @@ impl Storage for PosixStorage {
         let cannot = |errno| StorageError::cannot("find the space at", path, errno);
         let located = self.locate(path, "find the space at")?;
         let found = fstatvfs(&located).map_err(cannot)?;
-        // `fstatvfs` gives 0 for it on NFS and FUSE.
+        // `fstatvfs` returns 0 for it on NFS and FUSE.
         let file_system = fstat(&located).map_err(cannot)?.st_dev;
         let bytes = |blocks: u64| blocks.saturating_mul(found.fragment_size());
         let free = bytes(found.blocks_available());

@@ -1,17 +1,18 @@
-//! [`ReservedSpace`]: space of the disk for a file whose client has said how long it will be.
+//! [`ReservedSpace`]: disk space for a file whose client has announced its size.
 //!
-//! 1. It is reserved ahead of the writes, block by block, so that a file lies in few pieces though others grow beside it:
-//!    of four files that grew at once by 2 MiB, each had a piece for every 8 MiB, and with space reserved ahead two in 128 MiB.
-//! 2. Neither the size of the file nor its bytes change. What is reserved and never written stays so until the file is cut
-//!    or removed, so a client that announces too much takes a block at most.
-//! 3. No failure of it fails a write.
+//! 1. It is reserved ahead of the writes, block by block, so that a file lies in few pieces though others grow beside
+//!    it: of four files that grew at the same time by 2 MiB, each had a piece for every 8 MiB, and with space reserved
+//!    ahead two in 128 MiB.
+//! 2. Neither the size of the file nor its bytes change. Reserved space that is never written stays reserved until the
+//!    file is cut or removed, so a client that announces too much takes at most a block.
+//! 3. A failure to reserve never fails a write.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::fcntl::{FallocateFlags, fallocate};
 
-/// Bytes that are reserved at once.
+/// Bytes that are reserved in one step.
 const BLOCK_BYTES: u64 = 64 << 20;
 
 /// The space of a file that is being written.
@@ -24,7 +25,7 @@ pub(super) struct ReservedSpace {
 }
 
 impl ReservedSpace {
-    /// Nothing yet, of a file that will have so many bytes.
+    /// Nothing is reserved yet for a file that will have `size` bytes.
     pub(super) fn new(size: u64) -> Self {
         ReservedSpace { size, next: AtomicU64::new(0) }
     }

@@ -1,4 +1,4 @@
-//! The part of a storage that its open files share: the exported folder, and the names of users and groups.
+//! The state that a storage shares with its open files: the exported folder, and the names of users and groups.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ impl PosixTree {
         self.accounts.metadata(found)
     }
 
-    /// Makes a path durable by syncing all folders above it. Stops where the path has been renamed meanwhile: the
+    /// Makes a path durable by syncing all folders above it. Stops at a folder that has been renamed meanwhile: the
     /// rename's caller is responsible for the new name.
     pub(super) fn sync_names(&self, path: &StoragePath) -> nix::Result<()> {
         for folder in [StoragePath::top()].into_iter().chain(path.folders_above()) {

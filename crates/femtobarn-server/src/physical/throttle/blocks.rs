@@ -1,7 +1,7 @@
-//! The simulated cache in front of a disk: which blocks are in memory or on their way. It holds block numbers only.
+//! The simulated cache in front of a disk: the blocks that are in memory or in transit. It holds block numbers only.
 //!
-//! 1. A prefetched block stays until it is read, or its fetch was wasted. There are at most [`COMING_BYTES_MAX`] of
-//!    such blocks; the oldest is evicted first.
+//! 1. A prefetched block is kept until it is read, since its fetch would be wasted otherwise. There are at most
+//!    [`COMING_BYTES_MAX`] of such blocks; the oldest is evicted first.
 //! 2. Blocks that were read or written are evicted in the order of their last use.
 
 use std::collections::{BTreeMap, HashMap};
@@ -33,14 +33,13 @@ impl BlockCache {
         }
     }
 
-    /// When a block is in memory; none if it is neither there nor on its way.
+    /// When a block is in memory; `None` if it is neither there nor in transit.
     pub(super) fn ready_at(&self, block: BlockAddress) -> Option<Duration> {
         let known = self.coming.by_block.get(&block).or_else(|| self.held.by_block.get(&block));
         known.map(|(_, ready)| *ready)
     }
 
-    /// Evicts prefetched blocks to make room for `count` more; false if those that are still on their way leave no
-    /// room.
+    /// Evicts prefetched blocks to make room for `count` more; false if the blocks in transit leave too little room.
     pub(super) fn make_room(&mut self, count: usize, now: Duration) -> bool {
         while self.coming.by_block.len() + count > self.coming_max {
             match self.coming.oldest() {
@@ -51,7 +50,7 @@ impl BlockCache {
         true
     }
 
-    /// Notes that a block is on its way.
+    /// Records that a block is in transit.
     pub(super) fn add_coming(&mut self, block: BlockAddress, ready: Duration) {
         self.coming.put(block, ready);
     }

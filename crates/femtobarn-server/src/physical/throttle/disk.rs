@@ -59,7 +59,7 @@ struct State {
     operations: VecDeque<DiskOperation>,
     /// Queued writes that have not started.
     runs: Vec<WriteRun>,
-    /// By file, when all its writes are on the disk; files without queued writes are absent.
+    /// For each file, when all its writes are on the disk; files without queued writes are absent.
     written_at: HashMap<u64, Duration>,
     blocks: BlockCache,
     /// The work of finished operations.
@@ -98,7 +98,7 @@ impl SimulatedDisk {
         SimulatedDisk { model, state: Mutex::new(state) }
     }
 
-    /// Returns once a range is in memory.
+    /// Returns when a range is in memory.
     ///
     /// # Errors
     /// [`TooLong`]; then nothing was queued.
@@ -117,7 +117,7 @@ impl SimulatedDisk {
             ready = ready.max(state.free_at.max(now) + self.time_of(&state, file, &missing));
         }
         self.check_wait(&state, now, ready, !missing.is_empty())?;
-        // A read goes on without room, too: concurrent reads are few.
+        // A read proceeds even without room: concurrent reads are few.
         state.blocks.make_room(block_count(&missing), now);
         self.fetch(&mut state, now, file, &missing);
         drop(state);
@@ -127,7 +127,7 @@ impl SimulatedDisk {
         Ok(())
     }
 
-    /// Prefetches the missing blocks of a range and keeps the others, if there is room for all of them.
+    /// Prefetches the missing blocks of a range and keeps the other blocks, if there is room for all of them.
     pub(super) fn will_need(&self, clock: &dyn Clock, file: u64, bytes: &Range<u64>) {
         let end = bytes.end.min(bytes.start.saturating_add(AHEAD_BYTES_MAX));
         let (mut state, now) = self.state(clock);
@@ -198,7 +198,7 @@ impl SimulatedDisk {
         Ok(())
     }
 
-    /// Returns once all writes to a file are on the disk.
+    /// Returns when all writes to a file are on the disk.
     ///
     /// # Errors
     /// [`TooLong`] if that takes longer than a call may wait.
@@ -281,7 +281,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// The seek before this block of a file; none if the head is at the block, or just behind it, as when a writer
+    /// The seek before this block of a file; `None` if the head is at the block, or just after it, as when a writer
     /// fills a block with several writes.
     fn seek_to(&self, state: &State, file: u64, block: u64) -> Option<Duration> {
         let is_there = |next| next == block || Some(next) == block.checked_add(1);
@@ -306,7 +306,7 @@ impl State {
         self.operations.push_back(work);
     }
 
-    /// The ranges of these blocks that are neither in memory nor on their way.
+    /// The ranges of these blocks that are neither in memory nor in transit.
     fn missing(&self, file: u64, blocks: Range<u64>) -> Vec<Range<u64>> {
         let mut missing: Vec<Range<u64>> = vec![];
         for block in blocks.filter(|block| self.blocks.ready_at((file, *block)).is_none()) {
@@ -344,7 +344,7 @@ impl DiskOperation {
 }
 
 impl WriteRun {
-    /// Whether blocks start within this run or directly behind it, and do not make it too long.
+    /// Whether blocks start within this run or directly after it, and do not make it too long.
     fn takes(&self, blocks: &Range<u64>, blocks_max: u64) -> bool {
         (self.blocks.start..=self.blocks.end).contains(&blocks.start)
             && blocks.end - self.blocks.start <= blocks_max

@@ -1,9 +1,9 @@
 //! A gate that simulates slow disks behind an operating system's cache: with limited bytes and seeks a second.
 //!
-//! 1. The whole storage is one disk, or each of the named folders is one and everything else is not slowed down.
+//! 1. The whole storage is one disk, or each of the named folders is one and all other paths are not slowed down.
 //! 2. A disk performs its operations one after the other, in the order of the calls; see [`disk`].
-//! 3. Calls wait in their own thread, which may block, and hold no lock while they wait. A call that would wait
-//!    longer than [`DiskModel::defer_above`] is deferred instead.
+//! 3. Calls wait in their own thread, which may block, and hold no lock while they wait. A call that would wait longer
+//!    than [`DiskModel::defer_above`] is deferred instead.
 //!
 //! `disk` simulates one disk over `blocks`, the cache in front of it; `model` has the disk's figures and the clock.
 
@@ -29,7 +29,7 @@ pub type ThrottledStorage = Gated<Throttle>;
 
 /// The gate with the simulated disks.
 pub struct Throttle {
-    /// By folder; an empty name stands for the whole storage.
+    /// The disks by folder; an empty name means the whole storage.
     disks: Vec<(String, SimulatedDisk)>,
     clock: Arc<dyn Clock>,
 }

@@ -18,7 +18,7 @@ pub struct DiskModel {
     pub cache_bytes: u64,
     /// The backlog of work above which writers wait for the disk.
     pub write_behind: Duration,
-    /// Calls that would have to wait longer than this are deferred; if none, all calls wait.
+    /// Calls that would have to wait longer than this are deferred; if `None`, all calls wait.
     pub defer_above: Option<Duration>,
 }
 
@@ -56,7 +56,7 @@ impl DiskModel {
         bytes.start / size..bytes.end.div_ceil(size)
     }
 
-    /// The time that transferring blocks takes, without the seek.
+    /// The time for transferring blocks, without the seek.
     pub(super) fn transfer(&self, blocks: u64) -> Duration {
         match self.bytes_per_second {
             0 => Duration::ZERO,

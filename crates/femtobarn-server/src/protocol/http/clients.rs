@@ -1,4 +1,4 @@
-//! Who sends a request, and the answers to those who may not.
+//! The client of a request, and the answers to clients without the necessary rights.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -34,7 +34,7 @@ pub(super) async fn await_keys(
     request: Request,
     next: Next,
 ) -> Response {
-    // Others are refused without being looked at.
+    // Tokens on unencrypted connections are refused unread.
     if request.extensions().get::<Peer>().is_some_and(|peer| peer.is_encrypted) {
         let header = request.headers().get(AUTHORIZATION).and_then(|it| bearer(it.as_bytes()));
         match (header, token_of_query(request.uri().query().unwrap_or_default())) {
@@ -53,7 +53,7 @@ pub(super) fn token_of_query(query: &str) -> Option<String> {
     Some(bearer(text.as_bytes()).unwrap_or(text.trim()).to_owned())
 }
 
-/// The answer to a client without the right to an action at a path; none if it has it.
+/// The answer to a client without the right to an action at a path; `None` if it has the right.
 pub(super) fn refused_to(
     action: Action,
     authenticator: &Authenticator,

@@ -11,7 +11,7 @@ use crate::status::{
 /// The content type of the format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
 
-/// The metrics of a status. There are none for single sessions and files, whose number is not bounded.
+/// The metrics of a status. Single sessions and files have none, since their number is not bounded.
 pub(super) fn text(status: &ServerStatus) -> String {
     let totals = &status.totals;
     let counters = [
@@ -168,7 +168,7 @@ const DISKS: [Metric<DiskStatus>; 6] = [
     ("queue_seconds", "gauge", "Seconds of work that it still has to do", |d| d.queue_seconds),
 ];
 
-/// Adds metrics with a value for each row; the labels tell rows apart.
+/// Adds metrics with a value for each row; the labels distinguish the rows.
 fn add_rows<T, const LABELS: usize>(
     text: &mut String,
     family: &str,

@@ -2,21 +2,21 @@
 //!
 //! | path | answers |
 //! |---|---|
-//! | `/` | the page of what the server does |
-//! | `/catalogue` | the page of what is in the federations |
+//! | `/` | the status page |
+//! | `/catalogue` | the page with the contents of the federations |
 //! | `/healthz` | `ok`, or 503 while the server is stopping |
 //! | `/metrics` | metrics for Prometheus, restricted by `http.metrics` of the configuration |
 //! | `/api/status` | [`ServerStatus`] as JSON |
 //! | `/api/caches` | [`CacheContents`] of each cache of another server |
 //! | `/api/recalls` | [`RecallQueueStatus`] of each federation with stores |
-//! | `/api/federations`, `/api/containers/NAME`, ... | what is in the federations: `catalogue` |
+//! | `/api/federations`, `/api/containers/NAME`, ... | the contents of the federations: `catalogue` |
 //! | `/.well-known/wlcg-tape-rest-api`, `/api/tape/v1/...` | the WLCG Tape REST API: `tape` |
-//! | `/PREFIX/NAME/...` | pages of a federation that others make: its mounts |
+//! | `/PREFIX/NAME/...` | pages of a federation from the embedding program: its mounts |
 //! | every other path | files and folders, to read and to change: [`files`] |
 //!
 //! The server's own pages only read. Contents of catalogues and the status are for clients that may read the path; a
-//! request without a token has the rights of anonymous clients. `pages` has the pages, `metrics` the text format
-//! of the status, `mounts` the rights to pages that others make; `clients` knows who sends a request.
+//! request without a token has the rights of anonymous clients. `pages` has the pages, `metrics` the text format of the
+//! status, `mounts` the rights to pages of the embedding program; `clients` identifies the client of a request.
 
 use std::io;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub mod mounts;
 mod pages;
 mod tape;
 
-/// The turn of one thread at a time to read something, so that a file system which does not answer blocks only one.
+/// A turn that one thread at a time has for a read, so that a file system that does not answer blocks only one thread.
 #[derive(Clone)]
 pub struct Turn {
     free: Arc<Semaphore>,
@@ -57,7 +57,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// A turn for which a request waits at most so long, and then for what is read.
+    /// A turn that a request waits for at most `wait_max`; the same limit holds for the read itself.
     pub fn new(wait_max: Duration) -> Self {
         Turn { free: Arc::new(Semaphore::new(1)), wait_max }
     }
@@ -67,13 +67,13 @@ impl Turn {
 pub struct Site {
     /// Reads the server's status. It may wait for a file system.
     pub status: Box<dyn Fn() -> ServerStatus + Send + Sync>,
-    /// Reads what each federation brings back from its stores.
+    /// Reads the queues of files that federations bring back from their stores.
     pub recalls: Box<dyn Fn() -> Vec<RecallQueueStatus> + Send + Sync>,
-    /// The turn to read these.
+    /// The turn to read the status or these queues.
     pub status_turn: Turn,
-    /// Reads what caches of other servers keep. It may look at all their files.
+    /// Reads the contents of caches of other servers. May look at all their files.
     pub caches: Box<dyn Fn() -> io::Result<Vec<CacheContents>> + Send + Sync>,
-    /// The turn to do so, which takes longer than the status.
+    /// The turn to read these contents, which takes longer than the status.
     pub caches_turn: Turn,
     /// Whether the server is stopping.
     pub is_draining: Box<dyn Fn() -> bool + Send + Sync>,
@@ -103,8 +103,8 @@ pub fn routes(site: Arc<Site>, files: Arc<FileSite>) -> Router {
         .merge(tape::routes(tape_files))
 }
 
-/// All routes of a server: these, and files at every other path. Requests wait until their tokens can be checked, if keys have
-/// to be fetched for that.
+/// All routes of a server: these, and files at every other path. A request waits until its token can be verified, if
+/// keys have to be fetched for that.
 pub fn with_files(routes: Router, files: Arc<FileSite>) -> Router {
     let authenticator = files.authenticator.clone();
     let routes = routes.fallback_service(files::answer.with_state(files));
@@ -143,8 +143,8 @@ async fn metrics(
     }
 }
 
-/// Reads the status, or a part of it. If a file system does not answer, further requests fail after a while, and do not use up the
-/// threads that catalogues need.
+/// Reads the status, or a part of it. If a file system does not answer, further requests fail after a while, and do not
+/// use up the threads that catalogues need.
 async fn read<T: Send + 'static>(
     site: &Arc<Site>,
     turn: &Turn,
@@ -182,7 +182,7 @@ async fn caches(site: SharedSite, peer: Extension<Peer>, headers: HeaderMap) -> 
     told(site, peer, headers, &turn, |site| (site.caches)()).await
 }
 
-/// The status, or a part of it, for those who may read the whole server.
+/// The status, or a part of it, for clients that may read the whole server.
 async fn told<T: Serialize + Send + 'static>(
     State(site): SharedSite,
     Extension(peer): Extension<Peer>,
@@ -199,7 +199,7 @@ async fn told<T: Serialize + Send + 'static>(
     }
 }
 
-/// The answer to a client that may not read a path; none if it may.
+/// The answer to a client that may not read a path; `None` if it may.
 fn refused(site: &Site, headers: &HeaderMap, peer: &Peer, path: &str) -> Option<Response> {
     refused_to(Action::Read, &site.authenticator, headers, peer, path)
 }

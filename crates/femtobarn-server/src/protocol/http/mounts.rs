@@ -1,7 +1,7 @@
 //! Mounts: pages beside the server's own, which the program that embeds the server makes for each federation.
 //!
-//! The server knows of a mount where it is and who may use it, not what it answers. `GET` and `HEAD` need the right
-//! to read the federation, every other method the right to modify it.
+//! The server knows the path of a mount and its rights, not its answers. `GET` and `HEAD` need the right to read the
+//! federation, every other method the right to modify it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::protocol::listener::Peer;
 /// A served federation, for which mounts are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedFederation {
-    /// The name of its export, such as `/lhc`.
+    /// The name of the export, such as `/lhc`.
     pub name: String,
-    /// Its folder on this machine.
+    /// The folder on this machine.
     pub folder: PathBuf,
-    /// Whether clients cannot change it, whatever their rights.
+    /// Whether clients cannot change the federation, whatever their rights.
     pub is_read_only: bool,
 }
 
 /// Pages of a federation.
 pub struct Mount {
-    /// The first part of their paths, such as `/conditions`; the federation's name is the next.
+    /// The first part of the paths, such as `/conditions`; the federation's name is the next.
     pub prefix: &'static str,
     /// The pages, with paths below that.
     pub routes: Router,
@@ -43,9 +43,9 @@ pub fn mounted(mount: Mount, of: ServedFederation, authenticator: Authenticator)
     Router::new().nest(&path, mount.routes.layer(from_fn_with_state(gate, Gate::pass)))
 }
 
-/// Lets only those clients through that have the right.
+/// Lets only clients with the necessary right through.
 struct Gate {
-    /// That of the mount, which requests do not have any more.
+    /// The path of the mount, which requests do not have any more.
     path: String,
     of: ServedFederation,
     authenticator: Authenticator,
@@ -84,7 +84,7 @@ impl Gate {
         self.authenticator.audited(asker, "change", [path])
     }
 
-    /// The answer to a request that is not allowed; none if it is.
+    /// The answer to a request that is not allowed; `None` if it is.
     fn refusal(&self, request: &Request) -> Option<Response> {
         let name = &self.of.name;
         let Some(peer) = request.extensions().get::<Peer>() else {

@@ -1,6 +1,6 @@
 //! Changes and commits, with their lines in the audit log.
 //!
-//! What a transaction does before its commit, such as to reserve numbers, is recorded only if it is denied.
+//! Changes that prepare a commit, such as reserving numbers, are recorded only if they are denied.
 
 use femtobarn_catalog::{Error, ErrorKind};
 use femtobarn_rpc::convert::status_of;
@@ -12,7 +12,7 @@ use super::{Caller, Service, mutations};
 use crate::auth::{Asker, AuditedChange, Identity, Refusal};
 use crate::protocol::answer_counting::kind_of_code;
 
-/// What a transaction does before its commit.
+/// The name of a change that prepares a commit.
 const PREPARATION: &str = "prepare-commit";
 /// Names in the line of a commit at most.
 const NAMES_MAX: usize = 1000;
@@ -22,7 +22,7 @@ type StatusResult<T> = Result<T, Status>;
 /// Makes a change and records it.
 ///
 /// # Errors
-/// A [`Status`] if the client may not make it, or it fails.
+/// A [`Status`] if the client lacks the right, or the change fails.
 pub(super) async fn change(
     service: &Service,
     caller: &Caller,
@@ -112,7 +112,7 @@ fn is_denied(code: Code) -> bool {
     kind_of_code(code) == Some(ErrorKind::Denied)
 }
 
-/// The word for a change, and the name that it is about.
+/// The word for a change, and the name of the changed object.
 fn named(request: &ChangeRequest) -> (&'static str, Option<String>) {
     match &request.of {
         Some(Of::CreateTag(tag)) => ("tag", Some(tag.name.clone())),

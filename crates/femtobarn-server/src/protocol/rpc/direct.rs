@@ -1,5 +1,5 @@
-//! Direct connections: a client of HTTP/1.1 asks that its connection carry the turns of a session and nothing else. Its
-//! requests then cost neither HTTP/2 nor a task for each. `docs/protocol.md` specifies them.
+//! Direct connections: a client of HTTP/1.1 asks that its connection carry only the turns of a session. Its requests
+//! then cost neither HTTP/2 nor a task for each. `docs/protocol.md` specifies them.
 
 use std::future::poll_fn;
 use std::io;
@@ -23,7 +23,7 @@ use super::Service;
 use super::session_stream::{self, Turns};
 use crate::protocol::listener::{ConnectionClaim, Peer};
 
-/// Bytes that are received at once.
+/// Bytes of one receive call.
 const RECEIVED_BYTES: usize = 16 << 10;
 
 /// Makes the connection of a request a direct one, if the request asks for that.
@@ -59,7 +59,7 @@ pub(super) async fn begin(State(endpoint): State<Service>, mut request: Request)
 struct DirectTurns {
     stream: TokioIo<Upgraded>,
     decoder: TurnDecoder,
-    /// Whether a turn was sent in part, behind which no other can be.
+    /// Whether a turn was sent in part, so that no other turn can follow.
     is_cut: bool,
 }
 
@@ -101,7 +101,7 @@ impl Turns for DirectTurns {
             ..ServerTurn::default()
         });
         let bytes = turn_bytes(&turn).map_err(|error| status_of(&error))?;
-        // It stays so if this future is dropped because the client reads nothing.
+        // The flag stays set if this future is dropped because the client does not read.
         if std::mem::replace(&mut self.is_cut, true) {
             return Err(Status::cancelled("the client did not read the turn before"));
         }

@@ -1,8 +1,8 @@
 //! Questions that come with the operations of a session.
 //!
-//! They are asked when their operation has ended, and those of a lock not before the lock before it in its turn if that
-//! has the same owner. So a client that locks a database and a container in one turn is told of both as they are while it
-//! holds both, and no transaction waits for what another one waits for.
+//! They are answered when their operation has ended; those of a lock also not before the lock right before it in its
+//! turn, if that has the same owner. So a client that locks a database and a container in one turn gets the rows of
+//! both as they are while it holds both, and no transaction waits for two locks one after the other.
 
 use std::collections::HashMap;
 
@@ -16,12 +16,12 @@ const OPEN_MAX: usize = 1024;
 /// Bytes of the questions of one operation, at most.
 const QUESTION_BYTES_MAX: usize = 4 << 10;
 
-/// The questions of operations that have not ended, or whose predecessors have not.
+/// The questions of operations that have not ended, or whose predecessors have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Inquiries {
-    /// By the numbers of the operations.
+    /// The open inquiries, by the numbers of their operations.
     open: HashMap<u64, Inquiry>,
-    /// The inquiries that wait for another operation, by the number of that one.
+    /// The inquiries that wait for another operation, by the number of that operation.
     blocked: HashMap<u64, u64>,
 }
 
@@ -29,19 +29,19 @@ pub(super) struct Inquiries {
 struct Inquiry {
     questions: Vec<Question>,
     is_blocked: bool,
-    /// The outcome of its operation, if that ended before the one that blocks it.
+    /// The outcome of its operation, if that ended before the one that blocks the inquiry.
     outcome: Option<OperationOutcome>,
 }
 
 impl Inquiries {
-    /// Whether these questions can be added. Others have no answers, and are asked by look-ups.
+    /// Whether these questions can be added. Otherwise they get no answers, and the client asks them by look-ups.
     pub(super) fn has_room(&self, questions: &[Question]) -> bool {
         let open: usize = self.open.values().map(|inquiry| inquiry.questions.len()).sum();
         let bytes: usize = questions.iter().map(Message::encoded_len).sum();
         open + questions.len() <= OPEN_MAX && bytes <= QUESTION_BYTES_MAX
     }
 
-    /// Adds the questions of an operation that is about to begin. `before` is the one that they wait for, too.
+    /// Adds the questions of an operation that is about to begin. `before` is the operation that they wait for, too.
     pub(super) fn add(&mut self, number: u64, questions: Vec<Question>, before: Option<u64>) {
         if let Some(before) = before {
             self.blocked.insert(before, number);
@@ -50,7 +50,7 @@ impl Inquiries {
         self.open.insert(number, Inquiry { questions, is_blocked, outcome: None });
     }
 
-    /// Records that an operation has ended. Returns the outcomes that are to be sent now, each with its questions.
+    /// Records that an operation has ended. Returns the outcomes to be sent now, each with its questions.
     pub(super) fn settle(
         &mut self,
         outcome: OperationOutcome,

@@ -2,13 +2,13 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `direct` | connections that carry nothing but the turns of a session |
+//! | `direct` | connections that carry only the turns of a session |
 //! | `session_stream`, `inquiries`, `turn_calls` | the streams of sessions; questions that come with their operations; calls in their turns |
 //! | `queries` | rows |
 //! | `audited` | mutations, with their lines in the audit log |
 //! | `mutations` | numbers, free space, tags, retention and transactions |
 //!
-//! Each call authenticates its caller by its bearer token, whose rights to the federation's path decide.
+//! Each call authenticates its caller by its bearer token; the caller's rights to the federation's path decide.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ type AnswerStream = tokio_stream::Iter<std::vec::IntoIter<std::result::Result<An
 /// The credentials of a client, and its end of the connection.
 type Caller = (MetadataMap, Option<Peer>);
 
-/// Threads that may wait for a catalogue's file at a time, besides those that publish and pin.
+/// Threads that may wait for a catalogue's file at the same time, besides those that publish and pin.
 const BLOCKING_MAX: usize = 8;
 
 /// The endpoints of all federations of a server.
@@ -62,7 +62,7 @@ pub struct Service {
 
 struct ServiceState {
     federations: HashMap<String, Arc<FederationService>>,
-    /// They know how busy the server is.
+    /// The exports, which measure the server's load.
     exports: Arc<Exports>,
     authenticator: Authenticator,
     request_counts: Arc<RequestCounts>,
@@ -110,7 +110,7 @@ async fn refuse_open_tokens(
     next.run(request).await
 }
 
-/// A request, and whose it is.
+/// Divides a request into its caller and its message.
 fn parted<T>(request: Request<T>) -> (Caller, T) {
     let (metadata, extensions, message) = request.into_parts();
     ((metadata, extensions.get::<Peer>().cloned()), message)
@@ -188,8 +188,9 @@ impl Service {
         }
     }
 
-    /// Runs work that may wait for a disk on one of [`BLOCKING_MAX`] threads. If none is free, a task of its own waits for
-    /// one: calls of a client that does not read its replies are not polled, and must keep no thread from others.
+    /// Runs work that may wait for a disk on one of [`BLOCKING_MAX`] threads. If none is free, a separate task waits
+    /// for one: the calls of a client that does not read its replies are not polled, and must not keep a thread from
+    /// other calls.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -206,7 +207,7 @@ impl Service {
         if let Ok(permit) = Arc::clone(&threads).try_acquire_owned() {
             return run(permit).await.unwrap_or_else(|error| Err(stopped(error.to_string())));
         }
-        // It is aborted if the call is dropped.
+        // The work is aborted if the call is dropped.
         let mut task = JoinSet::new();
         task.spawn(async move {
             let permit = threads.acquire_owned().await;

@@ -20,16 +20,16 @@ use super::Service;
 use crate::auth::{Action, Identity};
 use crate::logical::catalogue::{CatalogueSession, FederationService, MoveProgress};
 
-/// Numbers that one call reserves at most.
+/// The most numbers that one call reserves.
 const NUMBERS_MAX: u32 = 100_000;
 
-/// The rights of which a change takes one.
+/// The rights of which a change needs one.
 pub(super) fn actions_of(request: &ChangeRequest) -> &'static [Action] {
     match request.of {
         Some(Of::YieldTo(_)) => &[Action::Promote],
         Some(Of::MoveDatabase(_) | Of::Drain(_)) => &[Action::Manage],
         Some(Of::CreateTag(_) | Of::DropTag(_) | Of::SetRetention(_)) => &[Action::Tag],
-        // New databases need them, too.
+        // New databases need these changes, too.
         Some(Of::ReserveDatabases(_) | Of::ReserveContainers(_) | Of::ExtendFile(_)) => {
             &[Action::Write, Action::Create]
         }
@@ -37,8 +37,8 @@ pub(super) fn actions_of(request: &ChangeRequest) -> &'static [Action] {
     }
 }
 
-/// The rights that a transaction takes, all of them: to create databases, to drop, and to write to databases that exist, which is
-/// whatever else it does.
+/// The rights that a transaction needs, all of them: to create databases, to drop, and, for any other change, to write
+/// to existing databases.
 pub(super) fn actions_of_commit(request: &PublishRequest) -> Vec<Action> {
     let commit = request.commit_with_writes.as_ref().or(request.commit.as_ref());
     let Some(commit) = commit else { return vec![Action::Write] };
@@ -68,7 +68,7 @@ pub(super) async fn change(
     identity: &Identity,
     request: ChangeRequest,
 ) -> Result<ChangeReply> {
-    // A federation that is exported read-only, or was succeeded already, can be told that it has a successor.
+    // A federation that is exported read-only, or was succeeded already, can be informed that it has a successor.
     if federation.is_read_only() && !matches!(request.of, Some(Of::YieldTo(_))) {
         let what = format!("federation {} is federation read-only", federation.name());
         return Err(Error::Denied { what });
@@ -149,7 +149,7 @@ fn carry_out(
     Ok(reply)
 }
 
-/// The count of numbers to reserve, if one call may have as many.
+/// The count of numbers to reserve, if one call may reserve as many.
 fn checked(count: u64) -> Result<u32> {
     let fitting = u32::try_from(count).ok().filter(|&count| count <= NUMBERS_MAX);
     let what = || format!("invalid count of {count} numbers: must be at most {NUMBERS_MAX}");
@@ -198,7 +198,7 @@ fn commit_of(session: &CatalogueSession, request: PublishRequest) -> Result<Comm
     Ok(commit)
 }
 
-/// Checks that a commit has no more bytes for files than clients were told.
+/// Checks that the bytes for files in a commit do not exceed the announced limit.
 fn check_writes(writes: &[FileWrite]) -> Result<()> {
     let bytes: usize = writes.iter().map(|write| write.bytes.len()).sum();
     if bytes > LOGGED_COMMIT_BYTES_MAX || writes.iter().any(|write| write.bytes.is_empty()) {

@@ -1,4 +1,4 @@
-//! Calls in the turns of a session: the same as those by gRPC, by the same code.
+//! Calls in the turns of a session: the same as those by gRPC, handled by the same code.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -16,9 +16,9 @@ use tonic::Status;
 use super::{Caller, Service, audited};
 use crate::logical::request_counts::ClientProtocol;
 
-/// Calls in one turn at most. While a session has as many without a reply, no turn is read.
+/// The most calls in one turn. While a session has as many without a reply, no turn is read.
 pub(super) const CALLS_MAX: usize = 64;
-/// Bytes of a reply, which is in a turn of its own, at most.
+/// The largest reply in bytes; a reply has a turn of its own.
 const REPLY_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 1024;
 
 type PendingReply = Pin<Box<dyn Future<Output = Reply> + Send>>;
@@ -86,7 +86,7 @@ async fn carry_out(endpoint: &Service, caller: &Caller, of: Option<Of>) -> Resul
     })
 }
 
-/// The reply to a call, which is counted.
+/// Makes the reply to a call, and counts it.
 fn reply(endpoint: &Service, number: u64, outcome: Result<Replied, Status>) -> Reply {
     let reply = outcome.map(|of| Reply { number, of: Some(of) });
     let reply = reply.and_then(|reply| match reply.encoded_len() {

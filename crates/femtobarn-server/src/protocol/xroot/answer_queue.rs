@@ -10,8 +10,8 @@ use crate::protocol::buffers::{BufferPool, PIECE_BYTES, PooledBuffer};
 /// Bytes of a response's header.
 pub(super) const HEADER_BYTES: usize = 8;
 
-/// Where the answers start in their buffer. The data of a file's page come just behind a header, and the kernel would
-/// copy them slowly to a place just behind the start of a page of memory.
+/// The offset of the answers in their buffer. The data of a file's page follow a header, and the kernel would copy them
+/// slowly to an address just after the start of a page of memory.
 const ANSWERS_START: usize = 64;
 
 /// Queued answers in one buffer, which is held only while there are any.
@@ -21,7 +21,7 @@ pub(super) struct AnswerQueue {
 }
 
 impl AnswerQueue {
-    /// Whether this many bytes fit behind the queued ones. [`PIECE_BYTES`] and a header always fit into an empty queue.
+    /// Whether this many bytes fit after the queued ones. [`PIECE_BYTES`] and a header always fit into an empty queue.
     pub(super) fn has_room(&self, count: usize) -> bool {
         let used = self.buffer.as_ref().map_or(0, |buffer| buffer.filled().len());
         used == 0 || used + count <= PIECE_BYTES
@@ -48,7 +48,7 @@ pub(super) fn header(stream: StreamId, status: StatusCode, length: usize) -> [u8
 pub(super) fn encoded(stream: StreamId, response: &Response) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Err(error) = response.encode(stream, &mut bytes) {
-        // For example an owner's name with a space: the client is told why it gets no answer.
+        // For example an owner's name with a space: the client gets an error in place of the answer.
         let failure = xrd::Failure::new(xrd::ErrorCode::SERVER_ERROR, error.to_string());
         let told = Response::Error(failure).encode(stream, &mut bytes);
         told.expect("the text of an error is short and without zero bytes");

@@ -1,4 +1,4 @@
-//! Requests that change something, which leave a line in the audit log.
+//! Requests that change something, each of which leaves a line in the audit log.
 //!
 //! A file that is open for writing is recorded when it is opened, and not again for each write.
 
@@ -13,11 +13,11 @@ use super::responses::{failed, kind_of};
 use crate::auth::{Asker, AuditedChange, Identity, Refusal};
 use crate::physical::Creation;
 
-/// What a request changes.
+/// The change of a request.
 struct RequestedChange<'a> {
     what: &'static str,
     locations: Vec<&'a Location>,
-    /// The new path of a file, or the server that it comes from.
+    /// The new path of a file, or the server that it is copied from.
     to: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl RequestHandler {
         let response = self.perform(request).await;
         let recorded = match &response {
             Response::Error(failure) => change.end(Some(kind_of(failure.code))),
-            // The client asks again, here or elsewhere.
+            // The client will ask again, here or at another server.
             Response::Wait(_) | Response::Redirect(_) => {
                 change.forget();
                 Ok(())
@@ -80,7 +80,7 @@ fn text(location: &Location) -> String {
     String::from_utf8_lossy(location.path()).into_owned()
 }
 
-/// What a request changes, if it changes anything.
+/// The change of a request, if it makes one.
 fn requested_change(request: &Request) -> Option<RequestedChange<'_>> {
     let of = |what, location| Some(RequestedChange { what, locations: vec![location], to: None });
     match request {

@@ -2,9 +2,9 @@
 //!
 //! 1. A bound connection carries no requests. A request on the session's first connection may name a bound one: its
 //!    answer is sent there, or the data of its write are received there.
-//! 2. Bytes that arrive on a bound connection stay in the kernel until such a request tells how many are data.
-//! 3. A bound connection performs and answers its work in order. The data of a failed write are consumed all the same;
-//!    a malformed one ends the session.
+//! 2. Bytes that arrive on a bound connection stay in the kernel until such a request states how many are data.
+//! 3. A bound connection performs and answers its work in order. The data of a failed write are consumed nevertheless;
+//!    a malformed write ends the session.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_bind, kXR_write and kXR_pgwrite.
 
@@ -20,7 +20,7 @@ use super::transfer::Delegated;
 /// Requests that are queued for a bound connection; a further one makes the session's connection wait.
 const QUEUED_MAX: usize = 4;
 
-/// By session, the senders to its bound connections.
+/// The senders to the bound connections of each session.
 type StreamsBySession = HashMap<[u8; 16], Vec<Option<Sender<Delegated>>>>;
 
 /// The bound connections of all sessions.
@@ -30,7 +30,7 @@ pub(super) struct BoundStreams {
 }
 
 impl BoundStreams {
-    /// Binds a connection to a session: returns its number and the queue of its work. None if the session has as many
+    /// Binds a connection to a session: returns its number and the queue of its work. `None` if the session has as many
     /// as the protocol allows.
     pub(super) fn bind(&self, session: [u8; 16]) -> Option<(PathId, Receiver<Delegated>)> {
         let (sender, receiver) = channel(QUEUED_MAX);

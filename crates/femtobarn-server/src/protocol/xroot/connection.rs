@@ -1,8 +1,8 @@
-//! The state of one connection: receiving, answers that wait, delayed answers, and limits on data to be written.
+//! The state of one connection: receiving, queued answers, delayed answers, and limits on data to be written.
 //!
 //! `dispatch` runs the loop over it; the families of requests answer through it.
 //!
-//! 1. Data of writes are taken from the kernel only by connections that hold a permit for as many buffers.
+//! 1. Only connections with a permit for enough buffers receive the data of writes from the kernel.
 //! 2. While [`DELAYED_MAX`] requests are handled concurrently nothing is read, but a client that disconnects is
 //!    noticed.
 
@@ -35,13 +35,13 @@ use crate::protocol::buffers::{BUFFER_BYTES, PIECE_BYTES, PooledBuffer};
 /// Requests of one connection that are handled concurrently.
 const DELAYED_MAX: usize = 8;
 
-/// How often the connection checks for a disconnected client while it reads nothing.
+/// How often the connection checks whether its client has disconnected while it reads nothing.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a client may take to log in.
+/// The longest time until a client has logged in.
 const LOGIN_MAX: Duration = Duration::from_secs(60);
 
-/// Bytes that are received at once while no data of a write are due.
+/// Bytes of one receive call while no data of a write are due.
 const REQUESTS_BYTES: usize = 16 * 1024 + 64;
 
 /// Bytes of a request's body before the client is authenticated.
@@ -73,10 +73,10 @@ pub(super) struct RootConnection {
 /// The permits that a connection holds while it receives the data of a write.
 #[derive(Default)]
 pub(super) struct WriteBudget {
-    /// For buffers of received data.
+    /// The permit for buffers of received data.
     permit: Option<OwnedSemaphorePermit>,
     waiting: Option<WaitingPermit>,
-    /// For letting the kernel gather a whole piece.
+    /// The permit to let the kernel gather a whole piece.
     gathering: Option<OwnedSemaphorePermit>,
 }
 
@@ -89,7 +89,7 @@ pub(super) enum Stage {
     New,
     /// Logged in, but not authenticated.
     Authenticating(Arc<ClientSession>),
-    /// In its session.
+    /// A connection with a session.
     Active(Arc<ClientSession>),
     /// An additional connection of a session, which carries no requests.
     Bound(Arc<ClientSession>, Receiver<Delegated>),
@@ -99,9 +99,9 @@ pub(super) enum Stage {
 #[derive(Default)]
 pub(super) struct DelayedAnswer {
     pub bytes: Vec<u8>,
-    /// The code, if it is an error.
+    /// The code of the error, if the answer is one.
     pub error: Option<ErrorCode>,
-    /// Its share of the bytes of all such answers.
+    /// The answer's share in the limit on the bytes of all delayed answers.
     pub _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -113,7 +113,7 @@ impl DelayedAnswer {
     }
 }
 
-/// What a connection has to react to.
+/// An event that a connection has to react to.
 pub(super) enum Event {
     Received(PooledBuffer),
     Delayed(DelayedAnswer),
@@ -122,7 +122,7 @@ pub(super) enum Event {
 }
 
 impl WriteBudget {
-    /// Gives the permit for buffers back; gathering goes on.
+    /// Returns the permit for buffers; gathering continues.
     pub(super) fn release_buffers(&mut self) {
         self.permit = None;
     }
@@ -187,8 +187,8 @@ impl RootConnection {
         self.poll_receive(context).map(|buffer| buffer.map(Event::Received))
     }
 
-    /// The next delayed answer. While nothing is read because there are too many, this fails if the client disconnects:
-    /// otherwise its requests would be completed for nobody.
+    /// The next delayed answer. While nothing is read because there are too many, this fails if the client disconnects,
+    /// since otherwise its requests would be completed in vain.
     fn poll_delayed(&mut self, context: &mut Context<'_>) -> Poll<io::Result<DelayedAnswer>> {
         if let Poll::Ready(Some(joined)) = self.delayed.poll_join_next(context) {
             return Poll::Ready(joined.map_err(io::Error::other));
@@ -216,7 +216,7 @@ impl RootConnection {
             if self.socket.is_ended() {
                 return Poll::Ready(Ok(()));
             }
-            // Data have arrived before the request that they belong to.
+            // The data of a request have arrived before the request itself.
             self.next_check = Some(Box::pin(tokio::time::sleep(CHECK_INTERVAL)));
         }
     }
@@ -238,11 +238,11 @@ impl RootConnection {
         received
     }
 
-    /// Waits until the kernel has gathered a whole piece, unless too many connections do so. Returns the bytes to
-    /// receive now.
+    /// Waits until the kernel has gathered a whole piece, unless too many connections do so. Returns the number of
+    /// bytes to receive now.
     fn poll_arrived(&mut self, context: &mut Context<'_>, piece: usize) -> Poll<io::Result<usize>> {
         let budget = &mut self.write_budget;
-        // A permit that is already waited for is for buffers of a certain size.
+        // A permit that is being waited for is for buffers of a certain size.
         if budget.gathering.is_none() && budget.waiting.is_none() && !self.socket.is_encrypted() {
             budget.gathering = Arc::clone(&self.service.gathering).try_acquire_owned().ok();
         }
@@ -388,8 +388,8 @@ impl RootConnection {
         Ok(())
     }
 
-    /// Computes a response concurrently with further requests. With `seconds`, the client is told to wait this long for
-    /// an unsolicited response (kXR_waitresp).
+    /// Computes a response concurrently with further requests. With `seconds`, the client is asked to wait that long
+    /// for an unsolicited response (kXR_waitresp).
     pub(super) async fn delay_response(
         &mut self,
         stream: StreamId,
@@ -408,7 +408,7 @@ impl RootConnection {
         .await
     }
 
-    /// Hands work to a bound connection of the session. If that does not exist, an error is the answer; no data are
+    /// Hands work to a bound connection of the session. If that does not exist, the answer is an error; no data are
     /// skipped, since those of a write arrive on the bound connection.
     pub(super) async fn delegate(
         &mut self,

@@ -1,4 +1,5 @@
-//! The loop of a connection: it receives requests, hands each to its family, and cleans up when the client has gone.
+//! The loop of a connection: it receives requests, hands each to its family, and cleans up when the client has
+//! disconnected.
 
 use std::future::poll_fn;
 use std::io;
@@ -113,8 +114,8 @@ impl RootConnection {
         first.is_some_and(|first| file_of(session, first.handle).is_ok_and(|file| file.is_remote))
     }
 
-    /// Announces what the reads that have arrived with another one read of files on other machines. They are answered one
-    /// after the other, but wait together.
+    /// Announces the ranges, in files on other machines, of reads that have arrived together with another one. They are
+    /// answered one after the other, but wait together.
     fn announce_arrived(&self, mut input: Bytes) {
         let Some(session) = self.session() else { return };
         let (mut framer, mut left) = (self.framer.clone(), AHEAD_BYTES);
@@ -136,7 +137,7 @@ impl RootConnection {
     async fn begin_tls(&mut self, left: &Bytes) -> io::Result<()> {
         self.begins_tls = false;
         if !left.is_empty() {
-            // An attacker on the network may have injected them, to be taken for encrypted ones.
+            // An attacker on the network may have injected them, so that they are taken for encrypted ones.
             return Err(io::Error::other("bytes arrived before TLS was agreed on"));
         }
         self.flush().await?;
@@ -154,7 +155,7 @@ impl RootConnection {
             Err(error) => {
                 let response = refusal(received.header.code, &error);
                 if received.header.data_elsewhere() {
-                    // The data on the bound stream would be taken for those of its next write.
+                    // Otherwise the data on the bound stream would be taken for those of its next write.
                     return Box::pin(self.refuse_and_close(stream, response)).await;
                 }
                 return self.answer(stream, &response).await;
@@ -186,7 +187,8 @@ impl RootConnection {
         {
             let responding = async move { handler.redirected(&redirector, redirectable).await };
             let mut responding = Box::pin(responding);
-            // What servers have just said is answered at once, together with other requests that have arrived.
+            // If the answers of servers are known already, the client is answered at once, together with other requests
+            // that have arrived.
             return match (&mut responding).now_or_never() {
                 Some(response) => self.answer(stream, &response).await,
                 None => self.delay_response(stream, None, responding).await,
@@ -228,7 +230,7 @@ impl RootConnection {
     }
 }
 
-/// What a request reads.
+/// The ranges that a request reads.
 fn segments_of(received: &ReceivedRequest) -> &[Segment] {
     match &received.request {
         Ok(Request::Read(read)) => std::slice::from_ref(&read.segment),

@@ -71,7 +71,7 @@ fn list(
     Ok(AttributeList { attributes })
 }
 
-/// Performs an action on each attribute. An attribute's failure is part of the answer, beside the other outcomes.
+/// Performs an action on each attribute. The failure of an attribute is part of the answer, beside the other outcomes.
 fn outcomes(
     service: &RootService,
     path: &StoragePath,

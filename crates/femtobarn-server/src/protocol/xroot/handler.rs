@@ -21,7 +21,7 @@ pub(super) struct RequestHandler {
     pub session: Arc<ClientSession>,
     /// The server's address of the connection.
     pub local: SocketAddr,
-    /// Whether the connection is encrypted, so that a token may come with a request.
+    /// Whether the connection is encrypted, so that requests may have tokens.
     pub is_encrypted: bool,
 }
 
@@ -84,7 +84,7 @@ impl RequestHandler {
         }
     }
 
-    /// The path; an error if it was sent with a slash at its end but does not lead to a folder.
+    /// The path; an error if it was sent with a trailing slash but does not lead to a folder.
     pub(super) async fn unless_slashed_file(
         &self,
         location: &Location,
@@ -105,8 +105,8 @@ impl RequestHandler {
         }
     }
 
-    /// The path of a location, if the client may ask where it is, which any right to files includes: a client that may only
-    /// create files checks first whether they exist.
+    /// The path of a location, if the client may ask for its location, which any right to files includes: a client that
+    /// may only create files checks first whether they exist.
     pub(super) async fn visible(&self, location: &Location) -> Result<StoragePath, Response> {
         let path = StoragePath::new(location.path()).map_err(response_of)?;
         if self.may(location, &path, Action::Poll).await? {
@@ -132,13 +132,13 @@ impl RequestHandler {
         Ok(allows(&self.named_by(&token).await.map_err(|refusal| refused(refusal.0))?))
     }
 
-    /// The identity of a bearer token that comes with a request.
+    /// The identity of a bearer token in a request.
     pub(super) async fn named_by(&self, token: &str) -> Result<Identity, Refusal> {
         if !self.is_encrypted {
             return Err(Refusal("a token must only be sent over TLS; use roots://".to_owned()));
         }
         self.service.authenticator.await_keys(token).await;
-        // By its certificate it has what the session has.
+        // The rights by the client's certificate belong to the session already.
         self.service.authenticator.token(token, None)
     }
 

@@ -60,7 +60,7 @@ impl RootConnection {
             flags |= ServerFlags::SERVER;
         }
         if logical.redirector.is_some() || logical.placement.may_redirect() {
-            // Clients come back to a manager if the server that it sent them to fails.
+            // Clients return to a manager if the server that it redirected them to fails.
             flags |= ServerFlags::MANAGER;
         }
         if self.service.tls.is_some() {
@@ -141,18 +141,18 @@ impl RootConnection {
             let what = format!("the session is another client's than {user}: log in anew");
             return failed(ErrorCode::AUTH_FAILED, what);
         }
-        // Clients may do so as often as they like.
+        // Clients may change their token any number of times, so this is only a debug message.
         tracing::debug!(session = session.number, peer = %self.peer, user, how, "authenticated again");
         Response::Ok(Default::default())
     }
 
-    /// The name in the certificate of the client; none without one.
+    /// The name in the certificate of the client; `None` without a certificate.
     fn certified_name(&self) -> Result<Option<Arc<CertifiedName>>, Response> {
         let named = self.socket.certified_name();
         named.map_err(|error| failed(ErrorCode::AUTH_FAILED, error.to_string()))
     }
 
-    /// Whose credentials these are.
+    /// The identity of these credentials.
     async fn identity_by(&self, auth: Auth) -> Result<Identity, Response> {
         let named = self.certified_name()?;
         let (service, is_encrypted) = (Arc::clone(&self.service), self.socket.is_encrypted());
@@ -161,7 +161,7 @@ impl RootConnection {
             let kind = &auth.protocol[..end];
             service.authenticator.await_keys_of(kind, &auth.credentials).await;
         }
-        // Checking a signature takes longer than a small request.
+        // Verifying a signature takes longer than a small request.
         let checked = tokio::task::spawn_blocking(move || {
             let kind = &auth.protocol[..end];
             let credentials = (kind, &*auth.credentials);
@@ -222,7 +222,7 @@ fn refused(refusal: Refusal) -> Response {
     failed(ErrorCode::AUTH_FAILED, refusal.0)
 }
 
-/// Whether a client says that it has a token, which it sends if it is asked.
+/// Whether a client announces a token, which it sends if asked.
 fn has_token(login: &Login) -> bool {
     told_at_login(login, b"fb.token") == Some(b"1")
 }

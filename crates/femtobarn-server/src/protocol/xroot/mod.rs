@@ -8,10 +8,10 @@
 //! | `read`, `readv`, `write` | requests that move data |
 //! | `audited` | records requests that change something |
 //! | `open`, `checkpoint`, `namespace`, `dirlist`, `query`, `fattr` | all other requests |
-//! | `passed_files` | files that clients on this machine get themselves |
-//! | `third_party` | copies from other servers, which clients ask for and watch |
+//! | `passed_files` | files that are passed to clients on this machine |
+//! | `third_party` | copies from other servers, which clients request and watch |
 //! | `handler` | rights, paths and handles of a request; calls to storages |
-//! | `connection` | the state of a connection: answers that wait, delayed answers, limits on data to be written |
+//! | `connection` | the state of a connection: queued answers, delayed answers, limits on data to be written |
 //! | `service`, `bound_streams`, `preparations` | the state that all connections share |
 //! | `transfer` | reads and writes that one connection may hand to another |
 //! | `responses`, `stat_line`, `answer_queue`, `socket` | encoding of answers; plain and TLS sockets |
@@ -24,7 +24,7 @@
 //! 3. While answers wait for a slow client, no further request is read from it.
 //! 4. Blocking calls run in the blocking pool. Small calls to storages marked as quick run on the connection's thread.
 //!
-//! No name of ours claims to be XRootD.
+//! No name in this server claims to be XRootD.
 
 mod answer_queue;
 mod audited;
@@ -63,7 +63,7 @@ pub use service::RootService;
 /// Serves one client until it disconnects or violates the protocol.
 pub async fn serve(stream: TcpStream, service: Arc<RootService>) {
     let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return };
-    // Otherwise the last packet of an answer would wait until the client has acknowledged those before it.
+    // Otherwise the last packet of an answer would wait until the client has acknowledged the earlier ones.
     let _ = stream.set_nodelay(true);
     serve_from(stream, peer, local, service).await;
 }

@@ -115,7 +115,7 @@ impl RequestHandler {
         let parents = mkdir.options.contains(MkdirOptions::MAKE_PATH);
         let mode = match u32::from(mkdir.mode.0) {
             0 => DEFAULT_FOLDER_MODE,
-            // Its creator can always use it.
+            // The creator can always use the folder.
             mode => mode | 0o700,
         };
         let make = move |service: &RootService| {
@@ -156,7 +156,7 @@ impl RequestHandler {
         let from = self.path(&mv.from, Action::Modify).await?;
         let to = self.path(&mv.to, Action::Modify).await?;
         if !self.may(&mv.to, &to, Action::Create).await? {
-            // The right to a folder allows no file in its place.
+            // The right to a folder does not allow a file in its place.
             return Err(self.forbidden(Action::Create, &to));
         }
         self.call(false, move |service| rename(&service.logical.exports, &from, &to)).await?;
@@ -170,8 +170,8 @@ impl RequestHandler {
         done()
     }
 
-    /// kXR_prepare: files that are in mass storage alone are brought back, or leave the disk. Requests are remembered,
-    /// so that clients can query and cancel them; a file that cannot be staged is one that the query shows as such.
+    /// kXR_prepare: nearline files are staged, or files are evicted. Requests are remembered, so that clients can query
+    /// and cancel them; a file that cannot be staged is shown as such by the query.
     pub(super) async fn prepare(&self, prepare: Prepare) -> Result<Response, Response> {
         let names = || prepare.locations.iter().map(|location| location.path().to_vec());
         if prepare.options.contains(PrepareOptions::CANCEL) {
@@ -219,7 +219,7 @@ fn is_folder(exports: &Exports, path: &StoragePath, mode: u32) -> bool {
     })
 }
 
-/// Renames, and creates the folders above the new path if they are missing.
+/// Renames, and creates missing parent folders of the new path.
 fn rename(exports: &Exports, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
     let renamed = exports.rename(from, to);
     let is_there = || exports.metadata(from, Opaque::default()).is_ok();

@@ -57,7 +57,7 @@ impl RequestHandler {
         } else {
             self.session.inheritance.claim(&path).map(Arc::new)
         };
-        // A client that goes on after its connection was lost needs the snapshot that it has here.
+        // A client that continues after its connection was lost needs the snapshot that it has here.
         if claim.is_none() {
             self.redirect(&path, opaque(&open.location), how.write)?;
         }
@@ -90,7 +90,7 @@ impl RequestHandler {
             opaque_bytes.extend_from_slice(format!("&fb.csn={csn}").as_bytes());
         }
         if open.options.contains(OpenOptions::SEQUENTIAL) {
-            // What the client says itself comes first, and counts.
+            // The client's own value comes first, and takes precedence.
             opaque_bytes.extend_from_slice(b"&fb.access=sequential");
         }
         let (file, mut metadata, copy) = if let Some(source) = source {
@@ -165,7 +165,7 @@ impl RequestHandler {
         let may_create = how.creation != Creation::Existing
             && self.may(&open.location, &path, Action::Create).await?;
         if self.may(&open.location, &path, Action::Modify).await? {
-            // The right to a folder allows no file in its place.
+            // The right to a folder does not allow a file in its place.
             if may_create || how.creation == Creation::Existing {
                 return Ok((path, how));
             }
@@ -184,7 +184,8 @@ impl RequestHandler {
         Err(self.forbidden(Action::Modify, &path))
     }
 
-    /// Whether the client may read a file that it has opened in this way: one that it has made has its own bytes alone.
+    /// Whether the client may read a file that it has opened in this way: a file that it has made contains only its own
+    /// bytes.
     async fn may_read(
         &self,
         open: &Open,
@@ -317,7 +318,7 @@ fn names_snapshot(location: &Location) -> bool {
     ["fb.csn", "fb.tag"].iter().any(|key| location.value_of(key).is_some())
 }
 
-/// How an open wants the file.
+/// The storage's mode for an open.
 pub(super) fn open_mode(open: &Open) -> OpenMode {
     let has = |option| open.options.intersects(option);
     let makes = has(OpenOptions::NEW | OpenOptions::DELETE);
@@ -371,8 +372,8 @@ fn copy(
     Ok(())
 }
 
-/// Whether a file that is opened in this way is removed unless the client closes it: one that was there before is not, since
-/// to write to it is no right to remove it.
+/// Whether a file that is opened in this way is removed unless the client closes it. An existing file is not removed,
+/// since the right to write does not include that.
 fn persists_on_close(open: &Open, how: OpenMode) -> bool {
     how.creation != Creation::Existing && open.options.contains(OpenOptions::PERSIST_ON_CLOSE)
 }

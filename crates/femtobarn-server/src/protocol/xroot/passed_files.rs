@@ -1,11 +1,11 @@
 //! Files that are passed to clients on this machine, which read them without the server from then on.
 //!
-//! 1. A client gets a file that it has open for reading, so its rights have been checked.
-//! 2. The descriptor is for reading, and the offset, flags and locks of it are the client's own.
-//! 3. A file is not passed if its bytes come from elsewhere than one file of this machine, or a throttle, a fault or a
-//!    cache comes before them.
-//! 4. A descriptor leads past the folders above the file, and can be opened again by way of `/proc`. So the client's user
-//!    is the server's own, or root; or all users may read the file, and nobody but its owner may write it.
+//! 1. A client gets only a file that it has open for reading, so its rights have been checked.
+//! 2. The descriptor is for reading only; its offset, flags and locks belong to the client alone.
+//! 3. A file is not passed if its bytes do not come from one file of this machine, or a throttle, a fault or a cache is
+//!    in front of it.
+//! 4. A descriptor bypasses the permissions of the parent folders, and can be opened again through `/proc`. So the
+//!    client's user must be the server's own, or root; or all users may read the file, and only its owner may write it.
 //! 5. The connection by which a file is passed is local: a client on another machine has no socket that is found here.
 //!
 //! Source: docs/protocol.md, "Files for clients on the server's machine".
@@ -34,14 +34,15 @@ use crate::physical::{Opaque, StorageError, StoragePath, StorageResult, StoredFi
 /// The key that a query for a file begins with: the number in the name of the client's socket.
 const SOCKET: &str = "fb.socket";
 
-/// The bytes that the client knows the server by.
+/// The key of the bytes by which the client recognises the server.
 const SECRET: &str = "fb.secret";
 
-/// The permission bits of others, and what these must be for a file that is passed to any user; nor may its group write it.
+/// The permission bits that decide whether a file is passed to any user: all may read it, and neither its group nor
+/// others may write it.
 const CHECKED_BITS: u32 = 0o026;
 const READ_BY_ALL: u32 = 0o004;
 
-/// Whether a query about an open file asks for the file itself.
+/// Whether a query about an open file requests the file itself.
 pub(super) fn asks_for_file(query: &Query) -> bool {
     query.argument.starts_with(SOCKET.as_bytes())
 }
@@ -84,7 +85,7 @@ fn pass(
     let Some(descriptor) = file.descriptor() else {
         let what =
             format!("cannot pass {path}: its bytes do not come from one file of this machine");
-        // The client would take "not supported" to be about all files.
+        // The client would take "not supported" as an answer for all files.
         return Err(StorageError::refused(Errno::EINVAL, what));
     };
     let client = connected(client).map_err(refused)?;
@@ -119,7 +120,7 @@ fn may_have(user: Uid, file: BorrowedFd<'_>) -> nix::Result<bool> {
 
 /// The same file, opened once more for reading.
 fn reopened(file: BorrowedFd<'_>) -> nix::Result<File> {
-    // By its descriptor: the path may lead to another file by now.
+    // Opened by its descriptor, since the path may lead to another file by now.
     let opened = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()));
     opened.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
 }

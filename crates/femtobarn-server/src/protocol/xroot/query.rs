@@ -34,7 +34,7 @@ use crate::physical::{FileKind, Metadata, Opaque, OpenMode, StoragePath, Storage
 /// Bytes of a file above which the checksum is sent as an unsolicited response.
 const SLOW_CHECKSUM_BYTES: u64 = 32 * 1024 * 1024;
 
-/// The time that the client is told to wait for it; it is sent as soon as it is computed.
+/// The time that the client is asked to wait for the checksum; it is sent as soon as it is computed.
 const SLOW_CHECKSUM_SECONDS: u32 = 600;
 
 impl RootConnection {
@@ -178,7 +178,7 @@ impl RequestHandler {
             let metadata = self.call(false, move |_| file.metadata()).await?;
             return Ok(ChecksumRequest { path, location, metadata, kind, open: Some(open) });
         }
-        // It tells what is in the file.
+        // A checksum reveals the content of the file.
         self.path(&location, Action::Read).await?;
         let (path, metadata) = self.metadata(&location).await?;
         match metadata.kind {
@@ -188,8 +188,9 @@ impl RequestHandler {
         }
     }
 
-    /// The file that the client has open by this path, if the path may lead to another one by now, or the client has made it and
-    /// knows what is in it, whatever its rights. Clients that copy a file request its checksum by the path alone before they close it.
+    /// The file that the client has open by this path, if the path may lead to another one by now, or the client has
+    /// made the file and knows its content, whatever its rights. Clients that copy a file request its checksum by the
+    /// path alone before they close it.
     fn open_file_of(
         &self,
         location: &Location,
@@ -250,7 +251,7 @@ impl RequestHandler {
         let (_, metadata) = self.metadata(&location_of(query)?).await?;
         let kind = if metadata.kind == FileKind::Folder { 'd' } else { 'f' };
         let access = if metadata.is_writable { 'w' } else { 'r' };
-        // The owner is part of stat only, as with other servers.
+        // The owner is part of stat only, as in other servers.
         Ok(text(format!(
             "oss.cgroup=public&oss.type={kind}&oss.used={}&oss.mt={}&oss.ct={}&oss.at={}&oss.u=*\
              &oss.g=*&oss.fs={access}",
@@ -261,7 +262,7 @@ impl RequestHandler {
         )))
     }
 
-    /// The argument is the prepare request's id, followed by paths if the client does not want all.
+    /// The argument is the id of the prepare request, followed by paths unless the client asks for all.
     async fn query_preparation(&self, query: &Query) -> Result<Response, Response> {
         let mut lines =
             query.argument.split(|byte| matches!(byte, b'\n' | 0)).filter(|line| !line.is_empty());

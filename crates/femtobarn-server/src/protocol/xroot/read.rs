@@ -1,10 +1,10 @@
 //! Requests that read one range of a file: read, pgread.
 //!
-//! 1. A small range that is in memory is read directly behind the header of its answer.
+//! 1. A small range in memory is read directly behind the header of its answer.
 //! 2. A small range that is not in memory is read concurrently with other requests.
 //! 3. A long range is sent by the kernel if possible, and otherwise through one buffer, piece by piece. So a connection
 //!    never holds more than one buffer.
-//! 4. The parts of an answer to pgread end at page boundaries of the file. Of a small range there is one part.
+//! 4. The parts of an answer to pgread end at page boundaries of the file. A small range has one part.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3: kXR_read, kXR_pgread.
 
@@ -26,9 +26,9 @@ use crate::logical::sessions::Counters;
 use crate::physical::{StorageResult, StoredFile};
 use crate::protocol::buffers::{PIECE_BYTES, PooledBuffer};
 
-/// Bytes of a range that is copied rather than sent by the kernel. The two copies are a fifth of the processor time of a read of
-/// 16 KiB, but only a read tells whether all bytes are in memory: `cachestat` counts pages, too, that are still being read,
-/// and `sendfile` would wait for these.
+/// Bytes of a range that is copied rather than sent by the kernel. The two copies are a fifth of the processor time of
+/// a read of 16 KiB, but only a read shows whether all bytes are in memory: `cachestat` also counts pages that are
+/// still being read, and `sendfile` would wait for these.
 const SMALL_BYTES: usize = 64 * 1024;
 
 /// Bytes of one part of the answer to a long read.
@@ -230,7 +230,7 @@ impl RootConnection {
         Ok(Ok(()))
     }
 
-    /// Reads a piece of a file into a new buffer, and returns how many bytes there were.
+    /// Reads a piece of a file into a new buffer, and returns the number of bytes.
     async fn fill(
         &self,
         interface: &Arc<dyn StoredFile>,
@@ -243,7 +243,7 @@ impl RootConnection {
         }
         drop(buffer);
         let (interface, pool) = (Arc::clone(interface), Arc::clone(&self.service.buffers));
-        // The buffer is taken by the blocking thread: a wait for a thread holds none.
+        // The blocking thread takes the buffer, so that a wait for a thread holds none.
         blocking(move || {
             let mut buffer = pool.take();
             let count = interface.read_at(offset, &mut buffer[..length])?;

@@ -2,7 +2,8 @@
 //!
 //! 1. Ranges that are adjacent, or nearly so, are read with one call.
 //! 2. The headers and data of all ranges that fit into one buffer are sent with one call.
-//! 3. Of files that are read on another machine exactly the ranges are read, and those of the next parts are announced.
+//! 3. In files that are read on another machine, exactly the requested ranges are read, and those of the next parts are
+//!    announced.
 //! 4. If a range does not exist in full, the whole request is refused before anything is sent.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_readv.
@@ -83,8 +84,8 @@ impl RootConnection {
         Ok(())
     }
 
-    /// Sends the ranges of one part, with each call as many as fit into one buffer. Gives the error if the first cannot be
-    /// read, before anything of the part was sent.
+    /// Sends the ranges of one part, in each call as many as fit into one buffer. Returns the error if the first range
+    /// cannot be read, before anything of the part was sent.
     async fn send_pieces(
         &mut self,
         ranges: &Arc<Vec<ReadRange>>,
@@ -101,7 +102,7 @@ impl RootConnection {
             let buffer = match self.read_plan(ranges, &plan).await {
                 Ok(buffer) => buffer,
                 Err(error) if !head.is_empty() => return Ok(Err(error)),
-                // Its header was sent already, so the request cannot be refused any more.
+                // The part's header was sent already, so the request cannot be refused any more.
                 Err(error) => return Err(io::Error::other(format!("{error:?}"))),
             };
             let mut slices = Vec::with_capacity(1 + 2 * plan.pieces.len());
@@ -128,7 +129,7 @@ impl RootConnection {
         drop(buffer);
         let (ranges, plan) = (Arc::clone(ranges), Arc::clone(plan));
         let pool = Arc::clone(&self.service.buffers);
-        // The buffer is taken by the blocking thread: a wait for a thread holds none.
+        // The blocking thread takes the buffer, so that a wait for a thread holds none.
         blocking(move || {
             let mut buffer = pool.take();
             plan.read(&ranges, &mut buffer)?;
@@ -159,8 +160,8 @@ fn check_ranges(ranges: &[ReadRange]) -> StorageResult<()> {
     Ok(())
 }
 
-/// Announces the ranges behind `first`, but for those before `announced`, of files on other machines. Returns where the
-/// others begin.
+/// Announces the ranges from `first` on in files on other machines, except those before `announced`. Returns the index
+/// of the first range that was not announced.
 fn announce(ranges: &[ReadRange], first: usize, announced: usize) -> usize {
     let mut bytes = 0;
     for (index, range) in ranges.iter().enumerate().skip(first) {
@@ -190,7 +191,7 @@ fn end_of_part(ranges: &[ReadRange], first: usize) -> (usize, u64) {
     (ranges.len(), bytes)
 }
 
-/// A position in an answer: a range, and the bytes of it that come before.
+/// A position in an answer: a range, and the number of its bytes before the position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct AnswerPosition {
     index: usize,
@@ -209,7 +210,7 @@ struct BufferPlan {
 struct AnswerPiece {
     /// The range's header, if this is its first piece.
     head: Option<[u8; SEGMENT_BYTES]>,
-    /// Its offset in the buffer.
+    /// The offset in the buffer.
     place: usize,
     length: usize,
 }
@@ -217,7 +218,7 @@ struct AnswerPiece {
 /// Bytes that are read with one call.
 #[derive(Debug)]
 struct ReadRun {
-    /// A range of the file that is read.
+    /// A range of the file that is being read.
     index: usize,
     offset: u64,
     place: usize,
@@ -261,7 +262,8 @@ impl BufferPlan {
         (plan, position)
     }
 
-    /// Bytes between the end of the last run and an offset, if both are of one file and the gap is small, for its disk.
+    /// The bytes between the end of the last run and an offset, if both are in one file and the gap is small for its
+    /// disk.
     fn gap_before(&self, ranges: &[ReadRange], index: usize, offset: u64) -> Option<usize> {
         let run = self.runs.last()?;
         let gap = offset.checked_sub(run.offset + run.length as u64)?;
@@ -306,7 +308,7 @@ impl BufferPlan {
             .iter()
             .map(|run| ranges[run.index].file.file.interface())
             .collect::<StorageResult<_>>()?;
-        // All runs are announced first, so that the disk can work on them concurrently.
+        // All runs are announced first, so that the disk can read them concurrently.
         for (run, interface) in self.runs.iter().zip(&interfaces) {
             interface.will_need(run.offset, run.length as u64);
         }

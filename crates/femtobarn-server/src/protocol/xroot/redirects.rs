@@ -1,6 +1,6 @@
 //! Requests about paths, if this server has no data: it redirects clients to servers that have it.
 //!
-//! 1. A client needs some right to each path here. What it may do there, the server says that has the path.
+//! 1. A client needs some right to each path here. The server with the path decides which actions it may perform.
 //! 2. While servers are asked, other requests of the client are answered.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 2 (kXR_redirect, opaque information), section 3 (kXR_locate).
@@ -27,26 +27,26 @@ const SERVERS: [&str; 2] = ["femtobarn-cache", "xrootd"];
 /// A request about paths that another server can answer.
 pub(super) struct RedirectableRequest {
     locations: Vec<Location>,
-    /// Whether servers are to be asked, whatever they have said before.
+    /// Whether to ask the servers again, whatever they have answered before.
     anew: bool,
     errand: Errand,
 }
 
-/// What a client wants.
+/// The purpose of a request.
 #[derive(Clone, Copy)]
 enum Errand {
     /// To do this to all paths.
     Do(Wish),
     /// To move the first path to the second.
     Move,
-    /// To know where the path is.
+    /// To look up the location of the path.
     Locate,
-    /// What only the server knows that prepared files.
+    /// To query or cancel a prepare request, which only the server that got it knows.
     Preparation,
 }
 
 impl RedirectableRequest {
-    /// None if this server answers itself.
+    /// `None` if this server answers itself.
     pub(super) fn of(request: &Request) -> Option<Self> {
         let with = |errand, locations: Vec<Location>| {
             Some(RedirectableRequest { locations, anew: false, errand })
@@ -173,7 +173,7 @@ impl RequestHandler {
     }
 }
 
-/// A request about these paths; none if there are none.
+/// A request about these paths; `None` without paths.
 fn several(locations: &[Location]) -> Option<RedirectableRequest> {
     let (locations, errand) = (locations.to_vec(), Errand::Do(Wish::Use));
     (!locations.is_empty()).then_some(RedirectableRequest { locations, anew: false, errand })
@@ -200,7 +200,7 @@ fn queried_path(query: &Query) -> Option<Location> {
     if kinds.contains(&query.kind) { location_of(query).ok() } else { None }
 }
 
-/// A server as in the answer to kXR_locate: an address as such, a name as it is.
+/// A server in the answer to kXR_locate: by its address, or by its name.
 fn located_server((server, presence): &(Endpoint, Presence)) -> Option<LocatedServer> {
     let Presence::Here { is_online, is_writable } = *presence else { return None };
     Some(LocatedServer {

@@ -22,7 +22,7 @@ pub(super) fn response_of(error: StorageError) -> Response {
         StorageError::Elsewhere { host, port, opaque, is_encrypted } => {
             let more = if opaque.is_empty() { opaque } else { format!("?{opaque}") };
             Response::Redirect(if is_encrypted {
-                // Without the scheme a client would go there as it came here.
+                // Without the scheme the client would use that of its present connection.
                 let url = without_zeros(format!("roots://{host}:{port}/{more}"));
                 Redirect::Url { flags: ServerFlags::default(), url }
             } else {
@@ -50,7 +50,7 @@ pub(super) fn failed(code: ErrorCode, text: impl Into<String>) -> Response {
     Response::Error(Failure::new(code, without_zeros(text.into())))
 }
 
-/// The code of a response that is an error, now or later.
+/// The error code in a response, immediate or delayed.
 pub(super) fn error_of(response: &Response) -> Option<ErrorCode> {
     match response {
         Response::Error(failure) => Some(failure.code),
@@ -59,7 +59,7 @@ pub(super) fn error_of(response: &Response) -> Option<ErrorCode> {
     }
 }
 
-/// The kind of error that a code stands for.
+/// The kind of error of a code.
 pub(super) fn kind_of(code: ErrorCode) -> ErrorKind {
     match code {
         ErrorCode::NOT_FOUND | ErrorCode::ATTRIBUTE_NOT_FOUND => ErrorKind::NotFound,

@@ -1,4 +1,4 @@
-//! The state that all connections of a server share, and the limits on what they hold together.
+//! The state that all connections of a server share, and their common limits.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -19,10 +19,10 @@ const CONCURRENT_READ_KIB_MAX: usize = 32 * 1024;
 /// Buffers of received data that connections may hold until they are written. Above that, data stay in the kernel.
 const WRITE_BUFFERS_MAX: usize = 128;
 
-/// Connections for which the kernel gathers the data of a write; from others data are received as they arrive.
+/// Connections for which the kernel gathers the data of a write; on other connections data are received as they arrive.
 const GATHERING_MAX: usize = 64;
 
-/// Copies from other servers that are made at once; further ones wait.
+/// The most concurrent copies from other servers; further ones wait.
 const COPIES_MAX: usize = 32;
 
 /// The state that all connections of a server share.
@@ -31,7 +31,7 @@ pub struct RootService {
     pub logical: Arc<Logical>,
     /// Authentication of clients.
     pub authenticator: Authenticator,
-    /// The TLS configuration; none if the server has no certificate.
+    /// The TLS configuration; `None` if the server has no certificate.
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Whether clients that do not encrypt are refused.
     pub requires_tls: bool,

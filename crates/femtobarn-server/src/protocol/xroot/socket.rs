@@ -23,20 +23,20 @@ use crate::auth::CertifiedName;
 use crate::protocol::buffers::{BufferPool, PooledBuffer};
 use crate::tls::client_name;
 
-/// How long a client may receive nothing while bytes are due to it.
+/// How long a client may receive nothing while answers are due.
 const STALLED: Duration = Duration::from_secs(300);
 
 /// The bytes are sent together with those that follow. A disconnected client is an error instead of a signal.
 const MORE_FOLLOWS: i32 = libc::MSG_MORE | libc::MSG_NOSIGNAL;
 
-/// How long the TLS handshake may take.
+/// The longest TLS handshake.
 const TLS_HANDSHAKE: Duration = Duration::from_secs(30);
 
 /// The socket of a connection.
 pub(super) enum ClientSocket {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
-    /// During the TLS handshake, and after it failed.
+    /// The state during the TLS handshake, and after its failure.
     Lost,
 }
 
@@ -63,7 +63,7 @@ impl ClientSocket {
         Ok(())
     }
 
-    /// Receives up to `most` bytes; none if the client has closed its side.
+    /// Receives up to `most` bytes; `None` if the client has closed its side.
     pub(super) fn poll_receive(
         &mut self,
         context: &mut Context<'_>,
@@ -84,7 +84,7 @@ impl ClientSocket {
     }
 
     /// Ready when the kernel has `count` bytes, or as many as it buffers, or the client has closed its side. The task
-    /// is not woken before. With TLS it is always ready.
+    /// is not woken before that. Always ready with TLS.
     pub(super) fn poll_arrived(
         &mut self,
         context: &mut Context<'_>,
@@ -231,7 +231,7 @@ fn wake_for(stream: &TcpStream, count: usize) {
     let set = unsafe {
         libc::setsockopt(stream.as_raw_fd(), level, name, (&raw const bytes).cast(), size)
     };
-    // If it fails, the data are only received in smaller pieces.
+    // If this fails, the data are only received in smaller pieces.
     let _ = set;
 }
 

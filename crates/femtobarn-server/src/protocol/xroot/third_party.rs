@@ -1,16 +1,16 @@
-//! Third-party copies: a client opens a file for writing and names its source, which this server reads in its stead.
+//! Third-party copies: a client opens a file for writing and names its source, which this server reads in its place.
 //!
 //! 1. The open names the source (`tpc.src`, `tpc.lfn`, `tpc.spr`). The first sync begins the copy, each further one is
 //!    answered at its end. `docs/protocol.md` has the sequence.
-//! 2. The copy is an upload: the file appears under its path when the copy is complete, before the last sync is answered,
-//!    and a copy that fails leaves nothing.
+//! 2. The copy is an upload: the file appears under its path when the copy is complete, before the last sync is
+//!    answered, and a copy that fails leaves no file.
 //! 3. The source is read with the rights of an anonymous client: neither the client's credentials nor those of this
 //!    process are sent.
-//! 4. A client reaches no server through this one but those that the operator allows (`copy.hosts`), which is checked for
-//!    each address that is connected to, after redirects, too.
-//! 5. All waiting for a source is limited in time, and a source that changes meanwhile fails the copy.
+//! 4. A client reaches no server through this one except those that the operator allows (`copy.hosts`). That is checked
+//!    for each address that is connected to, also after redirects.
+//! 5. All waits for a source are limited in time, and a source that changes meanwhile fails the copy.
 //!
-//! Source: what XRootD's client sends (`XrdClThirdPartyCopyJob` of 6.2.1).
+//! Source: the behaviour of XRootD's client (`XrdClThirdPartyCopyJob` of 6.2.1).
 
 use std::future::Future;
 use std::io;
@@ -46,16 +46,16 @@ use crate::physical::{
 /// The argument of the query by which a client cancels a copy.
 pub(super) const CANCEL_COPY: &[u8] = b"ofs.tpc cancel";
 
-/// The time that the client is told to wait for the end of a copy; it is told as soon as it ends.
+/// The time that the client is asked to wait for the end of a copy; it gets the outcome as soon as the copy ends.
 const COPY_SECONDS: u32 = 1800;
 
-/// How long the source may be silent, and then how long it may be away.
+/// How long the source may be silent, and then how long it may be unreachable.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// How long any answer of the source may take, with all its waits and redirects.
+/// The longest time of any answer of the source, with all its waits and redirects.
 const ANSWER_MAX: Duration = Duration::from_secs(120);
 
-/// How long a copy may wait for its turn.
+/// The longest wait of a copy for its turn.
 const QUEUE_MAX: Duration = Duration::from_secs(1200);
 
 /// Bytes of a read, and reads that are under way.
@@ -63,7 +63,7 @@ const READ_BYTES: u64 = 1 << 20;
 const READS: usize = 4;
 
 impl RequestHandler {
-    /// The source of a file that is opened for a copy; none if the client writes the file itself.
+    /// The source of a file that is opened for a copy; `None` if the client writes the file itself.
     pub(super) fn copy_source(
         &self,
         location: &Location,
@@ -72,7 +72,7 @@ impl RequestHandler {
         let text = |key| location.value_of(key).map(String::from_utf8_lossy);
         let Some(server) = text("tpc.src") else { return Ok(None) };
         if self.service.copy_hosts.is_empty() {
-            // Clients know this text, and copy in another way.
+            // Clients recognise this text, and copy in another way.
             let what = "tpc not supported: this server copies no files from others (copy.hosts)";
             return Err(failed(ErrorCode::FS_ERROR, what));
         }
@@ -93,7 +93,7 @@ impl RequestHandler {
         Ok(Some(source))
     }
 
-    /// Opens a new file, and tells the copy that fills it.
+    /// Opens a new file, and returns the copy that fills it.
     pub(super) async fn begin_copy(
         &self,
         location: &Location,
@@ -123,7 +123,7 @@ impl RequestHandler {
     }
 }
 
-/// Fails unless a file that is opened in this way may be at the path.
+/// Fails unless a file may be made at the path by an open of this kind.
 fn check_place(exports: &Exports, path: &StoragePath, how: OpenMode) -> StorageResult<()> {
     let refused = |errno| Err(StorageError::cannot("open", path, errno));
     if how.creation == Creation::Existing {
@@ -143,17 +143,17 @@ fn check_place(exports: &Exports, path: &StoragePath, how: OpenMode) -> StorageR
     }
 }
 
-/// Where a copy goes.
+/// The destination of a copy.
 struct CopyDestination {
     upload: Upload,
     /// Whether another file at the path is replaced.
     replaces: bool,
-    /// The size that the client told.
+    /// The size that the client announced.
     size: Option<u64>,
 }
 
 impl RootConnection {
-    /// A sync of a file that is copied begins the copy, or is answered at its end.
+    /// A sync of a file that is being copied: begins the copy, or is answered at its end.
     pub(super) async fn sync_request(
         &mut self,
         stream: StreamId,
@@ -232,7 +232,7 @@ async fn fetched(
     let mut pieces = stream::iter(offsets).map(read).buffered(READS);
     while let Some(piece) = pieces.next().await {
         let ((offset, bytes), to) = (piece?, Arc::clone(&destination));
-        // The session is not idle, and a server that stops waits for it.
+        // The copy counts as traffic: the session is not idle, and a server that stops waits for the copy.
         if let Some(session) = session.upgrade() {
             session.count_received(bytes.len() as u64);
         }
@@ -250,7 +250,7 @@ async fn fetched(
     .await
 }
 
-/// An answer of the source, if it comes in time.
+/// An answer of the source, if it arrives in time.
 async fn answered<T>(answer: impl Future<Output = xrd::client::Result<T>>) -> StorageResult<T> {
     match timeout(ANSWER_MAX, answer).await {
         Ok(Ok(answer)) => Ok(answer),

@@ -1,4 +1,5 @@
-//! Reads and writes in progress. The connection that received the request performs them, or a bound one of its session.
+//! Reads and writes in progress. They are performed by the connection that received the request, or by a bound one of
+//! its session.
 
 use std::sync::Arc;
 
@@ -47,9 +48,9 @@ pub(super) struct ReadRange {
 pub(super) struct IncomingWrite {
     pub stream: StreamId,
     pub target: WriteTarget,
-    /// Whether the overwritten bytes go to the file's checkpoint.
+    /// Whether the overwritten bytes are stored in the file's checkpoint.
     pub in_checkpoint: bool,
-    /// Whether its data are larger than [`PIECE_BYTES`].
+    /// Whether the data are larger than [`PIECE_BYTES`].
     pub is_large: bool,
     /// The failure after which the remaining data are skipped.
     pub failure: Option<Response>,

@@ -32,7 +32,7 @@ use crate::logical::sessions::{ClientSession, Counters};
 use crate::physical::{StorageError, StorageResult};
 use crate::protocol::buffers::PIECE_BYTES;
 
-/// Bytes of a write that is done on the connection's thread if the storage is quick.
+/// The largest write in bytes that is done on the connection's thread if the storage is quick.
 const SMALL_BYTES: usize = 32 * 1024;
 
 impl RootConnection {
@@ -243,7 +243,7 @@ async fn write_vector(
 
 async fn sync_all(segments: Vec<(Arc<OpenFile>, Segment)>) -> StorageResult<()> {
     blocking(move || {
-        // Of several segments of one file, only the first sync has anything to do.
+        // If several segments are in one file, only the first sync has anything to do.
         segments.iter().try_for_each(|(file, _)| file.file.sync().map(|_| ()))
     })
     .await

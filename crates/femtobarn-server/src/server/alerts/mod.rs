@@ -1,12 +1,13 @@
-//! What an operator should do something about, as far as the status of one moment tells: the status page has it at its top.
+//! Alerts for the operator, from the status at one moment; the status page shows them at its top.
 //!
-//! 1. Names, limits and words are those of the alerts for Prometheus, `deploy/prometheus/femtobarn.rules.yml`; a test compares them.
-//! 2. An alert for which the past must be known (rates, trends, restarts) is Prometheus' alone. Limits of its others that must hold
-//!    for a while are looked at once here; only waits have their age.
+//! 1. Names, limits and texts are those of the alerts for Prometheus, `deploy/prometheus/femtobarn.rules.yml`; a test
+//!    compares them.
+//! 2. Alerts that need the past (rates, trends, restarts) exist only in Prometheus. A limit that must be exceeded for
+//!    some time there is compared once here; only waits have an age.
 
 use crate::status::{AlertStatus, CacheDiskStatus, ServerStatus};
 
-/// An alert, and the limit from which it is one.
+/// An alert, and the limit from which it is raised.
 struct Alert {
     name: &'static str,
     is_critical: bool,
@@ -15,7 +16,7 @@ struct Alert {
     action: &'static str,
 }
 
-/// The share of a file system that is free.
+/// The limit is the free share of a file system.
 const DISK_FULL: Alert = Alert {
     name: "FemtobarnDiskFull",
     is_critical: true,
@@ -26,7 +27,7 @@ const DISK_FULL: Alert = Alert {
              evict). Never delete files in the federation's folder by hand.",
 };
 
-/// The same.
+/// The limit is the free share of a file system.
 const DISK_NEARLY_FULL: Alert = Alert {
     name: "FemtobarnDiskNearlyFull",
     is_critical: false,
@@ -37,7 +38,7 @@ const DISK_NEARLY_FULL: Alert = Alert {
              a store (femtobarn migrate and evict); or put new databases on another disk (place=).",
 };
 
-/// The share of the connections that the server takes.
+/// The limit is the share of the largest number of connections.
 const CONNECTIONS_NEAR_LIMIT: Alert = Alert {
     name: "FemtobarnConnectionsNearLimit",
     is_critical: false,
@@ -48,7 +49,7 @@ const CONNECTIONS_NEAR_LIMIT: Alert = Alert {
              limits.connections and the unit's LimitNOFILE, or add followers or caches.",
 };
 
-/// Seconds for which a client waits.
+/// The limit is the seconds for which a client waits.
 const LOCK_WAITS: Alert = Alert {
     name: "FemtobarnLockWaits",
     is_critical: false,
@@ -60,7 +61,7 @@ const LOCK_WAITS: Alert = Alert {
              to containers of their own.",
 };
 
-/// Seconds for which files have been wanted of a store, and none came back.
+/// The limit is the seconds for which files were requested from a store, and none arrived.
 const RECALLS_STUCK: Alert = Alert {
     name: "FemtobarnRecallsStuck",
     is_critical: false,
@@ -102,7 +103,7 @@ impl Alert {
     }
 }
 
-/// The alerts of a server that takes so many connections.
+/// The alerts of a server that accepts `connections_max` connections.
 pub(super) fn alerts(status: &ServerStatus, connections_max: usize) -> Vec<AlertStatus> {
     let mut found: Vec<_> = disks(status).collect();
     let open = status.totals.open_connections;
@@ -132,7 +133,7 @@ pub(super) fn alerts(status: &ServerStatus, connections_max: usize) -> Vec<Alert
     found
 }
 
-/// Disks with little room. A cache is left out, since it is full when it works.
+/// Disks with little free space. A cache is left out, since it is full in normal operation.
 fn disks(status: &ServerStatus) -> impl Iterator<Item = AlertStatus> + '_ {
     let is_cache = |name: &str| status.caches.iter().any(|cache| cache.name == name);
     status.exports.iter().filter(move |export| !is_cache(&export.name)).filter_map(|export| {

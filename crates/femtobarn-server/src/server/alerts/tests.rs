@@ -1,4 +1,5 @@
-//! Alerts have the limits and words of the rules for Prometheus, and are there when the status is so.
+//! Alerts have the limits and texts of the rules for Prometheus, and appear if and only if the status exceeds the
+//! limits.
 
 use std::fs;
 

@@ -109,7 +109,7 @@ fn commit_in_doubt_is_an_io_error_not_unavailable() {
     assert!(error.to_string().contains("whether the commit is durable is not known"), "{error}");
 }
 
-/// Its client had been told that it was refused, and had perhaps run it again.
+/// The client had been told that the transaction was refused, and had perhaps run it again.
 #[test]
 fn a_refused_transaction_is_not_published_by_an_earlier_request_for_it() {
     let stage = Stage::new();

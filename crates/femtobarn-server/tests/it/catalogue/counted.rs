@@ -33,7 +33,7 @@ macro_rules! recorded {
     };
 }
 
-/// Methods that are not recorded, since they send nothing to the server.
+/// Methods that are not recorded, since they do not call the server.
 macro_rules! forward {
     ($(fn $name:ident(&self) $(-> $output:ty)?;)*) => {
         $(fn $name(&self) $(-> $output)? {

@@ -74,7 +74,7 @@ fn threads_of_a_session_get_their_answers_in_any_order() {
             });
         }
         until("waiting", || stage.served().waiting().unwrap().len() == THREADS as usize);
-        // The thread that reads may be any of them, the first and the last to get its answer included.
+        // Any of the threads may be the one that reads, including the first and the last to get its answer.
         for (number, guard) in held.into_iter().enumerate().rev() {
             drop(guard);
             assert_eq!(done.recv_timeout(LONG).unwrap(), number as u32);
@@ -82,7 +82,7 @@ fn threads_of_a_session_get_their_answers_in_any_order() {
     });
 }
 
-/// A connection that has begun as a direct one, or what the server answered.
+/// A connection that has begun as a direct one, or the server's refusal.
 fn direct(stage: &Stage, headers: &str) -> Result<TcpStream, String> {
     let mut stream = TcpStream::connect(("127.0.0.1", stage.port)).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
@@ -97,7 +97,7 @@ fn direct(stage: &Stage, headers: &str) -> Result<TcpStream, String> {
     if head.starts_with("HTTP/1.1 101 ") { Ok(stream) } else { Err(head) }
 }
 
-/// A client that sends what it likes.
+/// A client that sends arbitrary bytes.
 struct RawClient {
     stream: TcpStream,
     decoder: TurnDecoder,
@@ -123,7 +123,7 @@ impl RawClient {
             let mut bytes = [0; 1024];
             match self.stream.read(&mut bytes) {
                 Ok(0) => return None,
-                // It closes a connection of which it has not read all.
+                // The server closes a connection from which it has not read all bytes.
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
                 count => self.decoder.push(&bytes[..count.unwrap()]),
             }

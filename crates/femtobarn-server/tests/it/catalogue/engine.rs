@@ -186,7 +186,7 @@ fn local_and_remote_writers_wait_for_each_other() {
     assert!(found.into_iter().eq(0..4 * EACH));
 }
 
-/// A server in a process of its own.
+/// A server in a separate process.
 fn killable(folder: &Path, port: u16) -> Killable {
     let server =
         Killable::start("catalogue::engine::serves", format!("{port} {}", folder.display()));

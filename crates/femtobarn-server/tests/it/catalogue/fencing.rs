@@ -36,7 +36,7 @@ impl Stage {
         Arc::new(PosixStorage::new(&self.place()).unwrap())
     }
 
-    /// Locks the database exclusively and raises its epoch, as vacuum does before freed space is given out again.
+    /// Locks the database exclusively and raises its epoch, as vacuum does before freed space is reused.
     fn raise_epoch(&self, database: DatabaseId) {
         let here = self.local();
         let owner = here.locks().owner();
@@ -44,7 +44,7 @@ impl Stage {
         here.raise_epoch(database).unwrap();
     }
 
-    /// The engine with the stage's catalogue, and these files through a file server of their own.
+    /// The engine with the stage's catalogue, and these files through a separate file server.
     pub(super) fn engine(&self, files: Arc<dyn Storage>) -> (Federation, Runtime) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -118,8 +118,8 @@ fn writes_are_refused_after_the_session_ended() {
     assert!(numbers(&remote, "run8/events").into_iter().eq(0..20));
 }
 
-/// A server knows it until its locks are free, which takes until the catalogue answers. The error once said that the session
-/// is over, after which no caller runs the transaction again.
+/// A server keeps the session until its locks are free, which takes until the catalogue answers. The error once stated
+/// that the session is over, after which no caller runs the transaction again.
 #[test]
 fn a_commit_of_a_session_that_has_ended_is_a_conflict() {
     let stage = Stage::new();

@@ -169,7 +169,7 @@ fn session_keeps_its_place_among_local_processes_that_wait() {
     thread::scope(|scope| {
         scope.spawn(|| turn(&there, "the session"));
         until_waiting(1);
-        // It hears the bell of whoever frees the lock, and the server does not.
+        // It hears the bell of the process that frees the lock, and the server does not.
         scope.spawn(|| turn(&stage.local(), "another process"));
         until_waiting(2);
         drop(held);
@@ -177,7 +177,7 @@ fn session_keeps_its_place_among_local_processes_that_wait() {
     assert_eq!(turns.into_inner().unwrap(), ["the session", "another process"]);
 }
 
-/// All these sessions share the one lock that the server takes, so one place in the queue is theirs.
+/// All these sessions share the one lock that the server takes, so they have one place in the queue.
 #[test]
 fn sessions_that_share_a_lock_wait_for_it_in_one_place() {
     const SESSIONS: usize = 20;

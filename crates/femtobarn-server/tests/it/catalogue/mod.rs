@@ -52,7 +52,7 @@ const LONG: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Routes {
     All,
-    /// As of a server that knows no direct connections.
+    /// As with a server that does not support direct connections.
     Grpc,
     /// Direct connections alone.
     Direct,

@@ -1,4 +1,4 @@
-//! What small transactions ask a server for: as little as possible, and together.
+//! The requests of small transactions to a server: as few as possible, and together.
 
 use std::sync::mpsc;
 use std::thread;
@@ -58,9 +58,9 @@ fn a_small_append_asks_a_server_for_nothing_but_locks_and_the_commit() {
         assert_eq!(catalogue.take(), ["commit"]);
     }
     let [to_catalogue, of_root] = [0, 1].map(|kind| messages(&server)[kind] - before[kind]);
-    // A turn with the locks, the commit, and a turn or two in which the locks are freed, for which nobody waits.
+    // A turn with the locks, the commit, and a turn or two in which the locks are freed, which are not waited for.
     assert!((2 * COUNT..=4 * COUNT).contains(&to_catalogue), "{to_catalogue} messages");
-    // The data come with the commit, and what is read again is in memory.
+    // The data are sent with the commit, and data that are read again are in memory.
     assert_eq!(of_root, 0);
     assert!(numbers(&federation, "run7/events").into_iter().eq(0..10 * COUNT + 10));
 }
@@ -81,7 +81,7 @@ fn a_transaction_that_reads_what_it_writes_asks_for_its_rows_with_the_pin() {
             found.member("number").and_then(rntuple::Value::as_integer),
             Some(number.into())
         );
-        // The look-ups are answered by what came with the pin.
+        // The look-ups are answered by the rows that arrived with the pin.
         let before = messages(&server)[0];
         transaction.view_by_key(key).unwrap();
         assert_eq!(messages(&server)[0], before);

@@ -86,7 +86,7 @@ fn session_of_a_silent_client_ends_after_its_lease() {
     let there = connect(&format!("root://127.0.0.1:{}//test.fed", proxy.port)).unwrap();
     let (database, container) = (stage.database, stage.container);
     let guard = there.locks().lock_container(database, container, LONG).unwrap();
-    // From now on nothing that the client sends arrives.
+    // From now on no message of the client arrives.
     proxy.shut();
     let other = stage.remote();
     drop(other.locks().lock_container(database, container, LONG).unwrap());

@@ -1,4 +1,4 @@
-//! Servers of one federation whose sessions end, or that fall silent, in the middle of what they do.
+//! Servers of one federation whose sessions end, or that fall silent, in the middle of an operation.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -25,7 +25,7 @@ fn joining(name: &str, url: String) -> JoiningServer {
     JoiningServer { name: name.to_owned(), storage: name.to_owned(), url }
 }
 
-/// The service of the server "one", which nobody can connect to.
+/// The service of the server "one", to which no client can connect.
 fn service_at_one(sites: &Sites) -> Arc<FederationService> {
     let service = FederationService::open("lhc.fed", &sites.place("one"), false, LONG).unwrap();
     let own = joining("one", "root://127.0.0.1:1//lhc.fed".to_owned());
@@ -46,7 +46,8 @@ async fn lock(service: &Arc<FederationService>, of: &Welcome, id: DatabaseId) ->
     outcome.result.map(drop)
 }
 
-/// Its lock was free when its client had gone, and what another one committed then was lost with the file.
+/// The lock was once freed when the client had disconnected, and the commits that another client made then were lost
+/// with the file.
 pub(super) fn a_database_stays_locked_while_it_is_handed_over(postgres: &Postgres) {
     let sites = Sites::new(postgres);
     let id = new_database(&sites.catalog, "run7");
@@ -61,14 +62,14 @@ pub(super) fn a_database_stays_locked_while_it_is_handed_over(postgres: &Postgre
         lock(&service, &mover, id).await.unwrap();
         let (here, session) = (Arc::clone(&service), Arc::clone(&mover.session));
         let handing_over = spawn_blocking(move || here.hand_over(&session, id, "two"));
-        // It is to tell what it has of the file.
+        // The server is asked for its copy of the file.
         let asked = spawn_blocking(move || listener.accept().unwrap().0).await.unwrap();
         let target = LockTarget::Database(id);
         let unlock = SessionOperation::Unlock { owner: 1, target, is_in_doubt: false };
         service.operate(&mover.session, mover.generation, unlock).unwrap();
         let error = lock(&service, &other, id).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
-        // No answer of a server, so that it is not asked again.
+        // These bytes are not an answer of a server, so the server is not asked again.
         (&asked).write_all(&[0xFF; 64]).unwrap();
         let error = handing_over.await.unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
@@ -76,7 +77,8 @@ pub(super) fn a_database_stays_locked_while_it_is_handed_over(postgres: &Postgre
     });
 }
 
-/// A renewal that was under way made it look alive for the time of a lease, in which nobody took its databases over.
+/// A renewal in progress made the server look alive for the time of a lease, in which no server took its databases
+/// over.
 pub(super) fn a_server_that_has_left_does_not_join_again(postgres: &Postgres) {
     let sites = Sites::new(postgres);
     let service = service_at_one(&sites);
@@ -88,7 +90,8 @@ pub(super) fn a_server_that_has_left_does_not_join_again(postgres: &Postgres) {
     assert!(site.epoch().is_err());
 }
 
-/// The first one may publish it yet. The error once said that it was refused, after which callers run the transaction again.
+/// The first server may still publish the commit. The error once stated that it was refused, after which callers run
+/// the transaction again.
 pub(super) fn a_commit_that_another_server_refuses_is_in_doubt(postgres: &Postgres) {
     let sites = Sites::new(postgres);
     let one = sites.start("one");

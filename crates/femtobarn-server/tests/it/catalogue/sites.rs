@@ -36,19 +36,19 @@ use super::{LONG, connect, engine, until};
 use crate::metrics::get;
 use crate::xroot::{Peer, open};
 
-/// A federation, each of whose servers has a folder of its own.
+/// A federation with several servers, each with its own folder.
 pub(super) struct Sites {
     folder: TempDir,
     pub(super) catalog: LocalCatalogue,
 }
 
-/// A server of it.
+/// A server of the federation.
 pub(super) struct Site {
     folder: PathBuf,
     server: Server,
 }
 
-/// All of them at once, because one PostgreSQL serves them all.
+/// Runs all tests in one, because one PostgreSQL serves them all.
 #[test]
 fn several_servers_serve_one_federation() {
     let Some(postgres) = Postgres::start() else { return };
@@ -296,7 +296,7 @@ fn a_federation_whose_catalogue_is_slow_delays_no_lease_in_another(postgres: &Po
     let name = "slow catalogue";
     thread::scope(|scope| {
         scope.spawn(|| {
-            // It ends when its backend does.
+            // The session of the lock ends with its backend.
             postgres.try_psql(&format!(
                 "SET application_name = '{name}'; BEGIN; LOCK TABLE {schema}.servers; SELECT pg_sleep(600)"
             ))
@@ -322,7 +322,7 @@ fn clients_are_sent_to_the_home_with_its_scheme(postgres: &Postgres) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let home = listener.local_addr().unwrap();
     sites.give_away(id, "one", format!("roots://{home}//lhc.fed"));
-    // It learns that when it has lost its lease.
+    // The server learns that when it has lost its lease.
     let schema = sites.schema();
     postgres.psql(&format!("UPDATE {schema}.servers SET epoch = epoch + 1 WHERE name = 'one'"));
     let answer = || get(one.server.address(), "/lhc.fed/run7.root");
@@ -338,7 +338,7 @@ fn clients_are_sent_to_the_home_with_its_scheme(postgres: &Postgres) {
         panic!("it stays")
     };
     assert_eq!(there.parts().0, format!("roots://{home}/"));
-    // The home of a database that has one is not what its creator has said; that of another one must be known.
+    // A database that has a home does not get the one that its creator names; a home that the creator names must exist.
     assert!(matches!(peer.ask(raw("run8", own, "other"), &[]), Response::Ok(_)));
     peer.refused(raw("new", DatabaseId(99), "nobody"), &[]);
 }
@@ -353,7 +353,7 @@ fn a_client_goes_on_at_a_server_that_joined_just_before_it_came(postgres: &Postg
     assert!(client.is_at(&two.url()));
 }
 
-/// Those of a new session.
+/// The claims of a new session.
 pub(super) fn claims() -> SessionClaims {
     SessionClaims {
         session: Uuid::new_v4(),

@@ -1,4 +1,4 @@
-//! Small commits of clients: the server writes what they wrote, and it is durable with the catalogue's log.
+//! Small commits of clients: the server writes their bytes, which are durable with the catalogue's log.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn what_small_commits_of_clients_wrote_survives_a_crash_of_the_servers_machine()
     }
     let committed = fs::read(place.join(FILE)).unwrap();
     assert!(synced.len() == committed.len() && synced != committed);
-    // What a crash leaves: the catalogue with its log, and the file as it was synced last.
+    // The state after a crash: the catalogue with its log, and the file as of its last sync.
     let crashed = folder.path().join("crashed/test.fed");
     fs::create_dir_all(crashed.join("databases")).unwrap();
     for name in ["catalogue.sqlite", "catalogue.sqlite-wal"] {
@@ -102,7 +102,7 @@ fn a_commit_that_is_sent_again_after_it_was_published_writes_nothing() {
     let writes = vec![FileWrite { database: stage.database, offset: 50, bytes: vec![1; 6] }];
     let commit = Commit { writes, ..stage.version(None) };
     let csn = there.commit(commit.clone()).unwrap();
-    // Others have the place by now.
+    // Other data have the place by now.
     fs::write(&file, [2; 100]).unwrap();
     let session = stage.served().session(there.session().unwrap()).unwrap();
     let (service, before) = (stage.served().clone(), Csn(csn.0 - 1));

@@ -1,4 +1,4 @@
-//! Random histories of a database: the presented file has what the engine reads.
+//! Random histories of a database: the presented file has the objects that the engine reads.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ fn damaged_bytes_give_an_error_or_the_original_bytes() {
     // A prime number of bytes, so that all kinds of fields are hit.
     for position in (0..whole.len()).step_by(97) {
         file.write_all_at(&[!whole[position]], position as u64).unwrap();
-        // A new storage, which has nothing cached.
+        // A new storage with an empty cache.
         let catalogue = Arc::new(LocalCatalogue::open(stage.federation.folder()).unwrap());
         let files = Arc::new(PosixStorage::new(stage.federation.folder()).unwrap());
         let fresh = FederationStorage::new(catalogue, files);

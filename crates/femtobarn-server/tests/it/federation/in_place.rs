@@ -29,7 +29,7 @@ struct Stored {
     database: DatabaseId,
     /// The database's file, as it was on the disk.
     bytes: Vec<u8>,
-    /// The last snapshot before the database was sealed, and what it showed.
+    /// The last snapshot before the database was sealed, and the file that it showed.
     before: (Csn, Vec<u8>),
 }
 
@@ -84,7 +84,7 @@ impl Stored {
         self.stage.folder.path().join(store).join(key)
     }
 
-    /// Reads the first bytes until the client is not told to come again any more.
+    /// Reads the first bytes until the client is not asked to retry any more.
     fn read_at_last(&self, file: &dyn StoredFile) -> StorageResult<usize> {
         loop {
             match file.read_at(0, &mut [0; 100]) {
@@ -132,7 +132,7 @@ fn exactly_what_was_asked_for_and_announced_is_fetched() {
     let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let wanted = ranges.len() as u64 * 100;
     assert_eq!((count(&counts.read), count(&counts.fetched)), (wanted, wanted));
-    // What was announced is there without waiting for it a moment later.
+    // Announced bytes are in memory a moment later, without a wait for them.
     file.will_need(0, 1000);
     file.read_at(1000, &mut [0; 1]).unwrap();
     while file.try_read_at(0, &mut [0; 1000]).unwrap().is_none() {}
@@ -154,7 +154,7 @@ fn readers_of_the_same_bytes_at_once_all_get_them() {
                     let mut buffer = [0; 100];
                     let is_read = file.read_at(first, &mut buffer).is_ok_and(|read| read == 100);
                     if !is_read || buffer != of.bytes[first as usize..][..100] {
-                        // Nobody is left behind at the barrier.
+                        // No thread stays behind at the barrier.
                         wrong.fetch_add(1, Ordering::Relaxed);
                     }
                 }
@@ -198,7 +198,7 @@ fn a_copy_that_is_lost_while_it_is_read_is_left_for_the_next_one() {
     assert_eq!(of.counts().left.load(Ordering::Relaxed), 1);
     let whole = of.object("two");
     fs::rename(&whole, whole.with_extension("away")).unwrap();
-    // It is to be brought back, and that fails, too: the client learns why.
+    // The file is to be brought back, and that fails, too: the client gets the reason.
     let read = of.read_at_last(&*file);
     assert_eq!(errno_of(read), Some(Errno::EIO));
     assert_eq!(of.state(), ResidenceState::Lost);

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 use crate::remote::Anyone;
 
-/// A federation that is written to, and a storage that shows it.
+/// A federation that the tests write to, and a storage that presents it.
 struct Stage {
     folder: TempDir,
     federation: Federation,

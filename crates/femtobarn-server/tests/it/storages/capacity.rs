@@ -113,7 +113,7 @@ fn a_full_disk_gives_enospc_and_works_again_after_a_removal() {
         String::from_utf8_lossy(&done.stdout),
         String::from_utf8_lossy(&done.stderr)
     );
-    // Not every machine lets tests mount something.
+    // Not every machine lets tests mount a file system.
     if done.status.code() == Some(77) || said.contains("unshare:") {
         return eprintln!("skipped: nothing can be mounted: {said}");
     }
@@ -125,7 +125,7 @@ fn a_full_disk_gives_enospc_and_works_again_after_a_removal() {
     );
 }
 
-/// A folder at the top that is a disk of its own, of a megabyte.
+/// A folder at the top that is a separate disk of a megabyte.
 fn what_is_announced_needs_room_where_it_will_be(folder: &Path) {
     let top = PosixStorage::new(folder.parent().unwrap()).unwrap();
     let disk = folder.file_name().unwrap().to_str().unwrap();

@@ -28,7 +28,7 @@ fn new_file(storage: &PosixStorage) -> Arc<dyn StoredFile> {
     storage.open(&at("/file"), how(Creation::New), Opaque::default()).unwrap()
 }
 
-/// Whether the page cache has the page behind the first window. Reading it without blocking would not tell: the
+/// Whether the page cache has the page after the first window. Reading it without blocking would not show that: the
 /// kernel begins to read the page then, and may have it before it answers.
 fn is_in_cache(path: &Path) -> bool {
     // SAFETY: the test does not truncate the file.

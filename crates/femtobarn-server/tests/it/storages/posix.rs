@@ -134,7 +134,7 @@ fn a_file_in_the_page_cache_is_read_without_blocking() {
     let file = storage.open(&at("/file"), OpenMode::default(), Opaque::default()).unwrap();
     let mut bytes = vec![0; 100_000];
     assert_eq!(file.read_at(0, &mut bytes), Ok(100_000));
-    // The bytes are in the page cache. File systems that cannot tell answer that the read would block.
+    // The bytes are in the page cache. File systems that do not know that answer that the read would block.
     match file.try_read_at(1000, &mut bytes) {
         Ok(Some(read)) => assert_eq!(read, 99_000),
         Ok(None) => {}

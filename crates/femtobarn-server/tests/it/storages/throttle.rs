@@ -10,7 +10,7 @@ use femtobarn_server::physical::{
 
 use super::{at, how};
 
-/// A clock whose sleepers wake at once, at the time when they should.
+/// A clock whose sleepers wake at once, at the intended time.
 #[derive(Default)]
 pub(super) struct TestClock(Mutex<Duration>);
 
@@ -34,7 +34,7 @@ const DISK: DiskModel = DiskModel {
     defer_above: None,
 };
 
-/// Storages of such disks, and their clock.
+/// Storages on simulated disks, and their clock.
 struct Slow<C> {
     storage: ThrottledStorage,
     throttle: Arc<Throttle>,
@@ -61,7 +61,7 @@ impl<C: Clock + Default> Slow<C> {
         file
     }
 
-    /// Milliseconds that `act` takes.
+    /// The duration of `act` in milliseconds.
     fn time(&self, act: impl FnOnce()) -> u128 {
         let before = self.clock.now();
         act();
@@ -275,7 +275,7 @@ fn a_rate_of_zero_is_no_limit() {
     assert_eq!(slow.clock.now(), Duration::from_millis(200));
 }
 
-/// A clock that only [`StoppedClock::forward`] moves: sleepers return at once.
+/// A clock that only [`StoppedClock::forward`] advances: sleepers return at once.
 #[derive(Default)]
 struct StoppedClock(Mutex<Duration>);
 

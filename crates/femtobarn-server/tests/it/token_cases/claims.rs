@@ -1,4 +1,4 @@
-//! What tokens say: for whom they are, until when, who has them, and of which version they are.
+//! The claims of tokens: their audience, expiry, subject and version.
 
 use serde_json::{Value, json};
 

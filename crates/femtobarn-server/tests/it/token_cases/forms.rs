@@ -1,4 +1,4 @@
-//! Headers, algorithms, signatures, and bytes that are no tokens.
+//! Headers, algorithms, signatures, and bytes that are not tokens.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -86,7 +86,7 @@ fn algorithms(signer: &Signer) -> Vec<Case> {
             cases.push(Case::new(format!("alg {alg:?}, signature {signature:?}"), token, REFUSED));
         }
     }
-    // Whoever takes the public key for a shared secret can be told anything.
+    // A server that takes the public key for a shared secret would accept any token.
     let public = serde_json::to_string(&signer.k1_public).unwrap();
     let json: Value = serde_json::from_str(&public).unwrap();
     let secrets = [public.as_bytes(), json["x"].as_str().unwrap().as_bytes(), b"k1", SECRET];
@@ -114,7 +114,7 @@ fn signatures(signer: &Signer) -> Vec<Case> {
         bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
         format!("{parts}.{}", String::from_utf8(bytes).unwrap())
     };
-    // Of the last letter two bits count.
+    // Only two bits of the last letter count.
     let last = signature.as_bytes()[85];
     let sloppy = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let place = sloppy.iter().position(|letter| *letter == last).unwrap();
@@ -147,12 +147,12 @@ fn signatures(signer: &Signer) -> Vec<Case> {
     .collect()
 }
 
-/// Signed bytes that are no good claims.
+/// Signed bytes that are not valid claims.
 fn payloads(signer: &Signer) -> Vec<Case> {
     let good = signer.claims().to_string();
     let inside = good.trim_end_matches('}');
     let mut texts = vec![];
-    // Names that are there twice: whoever reads the other one reads another token.
+    // Names that occur twice: a program that reads the other one reads a different token.
     for (name, value) in [
         ("scope", json!("storage.modify:/")),
         ("aud", json!("elsewhere")),
@@ -193,7 +193,7 @@ fn payloads(signer: &Signer) -> Vec<Case> {
     cases
 }
 
-/// Bytes that are no tokens.
+/// Bytes that are not tokens.
 fn garbage(signer: &Signer) -> Vec<Case> {
     let good = signer.token(&signer.claims());
     let parts: Vec<_> = good.split('.').collect();

@@ -25,7 +25,7 @@ use xrd::{ErrorCode, Location};
 use super::Verdict;
 use crate::tokens::Guarded;
 
-/// The clients of a server: a connection for HTTP and gRPC, and what connections of `root://` need.
+/// The clients of a server: a connection for HTTP and gRPC, and the means for connections of `root://`.
 pub(super) struct Judges {
     runtime: Runtime,
     sender: SendRequest<Full<Bytes>>,
@@ -34,14 +34,14 @@ pub(super) struct Judges {
     options: Options,
 }
 
-/// What the server said to one request.
+/// The server's answer to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// The token is not valid.
     Refused,
-    /// Its client has no such right.
+    /// The client lacks the right.
     Denied,
-    /// Anything else.
+    /// Any other answer.
     Done,
 }
 
@@ -75,7 +75,7 @@ impl Judges {
         Judges { runtime, sender, origin: guarded.url("https", ""), url, options }
     }
 
-    /// What each protocol thinks of a token.
+    /// The verdict of each protocol on a token.
     pub(super) fn verdicts(&mut self, token: &str) -> [(&'static str, Verdict); 3] {
         [
             ("root", self.over_root(token)),
@@ -172,7 +172,7 @@ impl Judges {
     }
 }
 
-/// What a token is good for by the answers to a read and a change.
+/// The verdict on a token, from the answers to a read and a change.
 fn verdict(read: Answer, change: Answer) -> Verdict {
     assert_eq!(read == Answer::Refused, change == Answer::Refused, "{read:?}, {change:?}");
     match read {

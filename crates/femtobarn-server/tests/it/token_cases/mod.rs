@@ -1,10 +1,11 @@
-//! A table of tokens, good and bad, with what each lets its client do: `root://`, HTTP and gRPC of one server must agree on each.
+//! A table of valid and invalid tokens, with the rights of each: `root://`, HTTP and gRPC of one server must agree on
+//! each.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `signing` | keys and tokens, of any header, claims and signature |
 //! | `judges` | asks a server by each protocol |
-//! | `claims`, `scopes`, `roles`, `forms` | the cases: what tokens say; their scopes; roles of those without; headers, signatures and bytes |
+//! | `claims`, `scopes`, `roles`, `forms` | the cases: the claims of tokens; their scopes; roles of tokens without scopes; headers, signatures and bytes |
 
 mod claims;
 mod forms;
@@ -19,12 +20,12 @@ use signing::Signer;
 
 use crate::tokens::Guarded;
 
-/// What a token is good for.
+/// The validity and the rights of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Nothing: it is no valid token.
+    /// The token is invalid.
     Refused,
-    /// It is valid, and lets its client read the federation, or change it, or neither.
+    /// The token is valid, and lets its client read the federation, or change it, or neither.
     Valid { reads: bool, changes: bool },
 }
 
@@ -34,7 +35,7 @@ const READS: Verdict = Verdict::Valid { reads: true, changes: false };
 const CHANGES: Verdict = Verdict::Valid { reads: false, changes: true };
 const BOTH: Verdict = Verdict::Valid { reads: true, changes: true };
 
-/// A token and what it is good for, under a name.
+/// A token and its verdict, under a name.
 struct Case {
     name: String,
     token: String,

@@ -1,4 +1,4 @@
-//! Roles: what tokens let their clients do that say nothing of it themselves.
+//! Roles: the rights of tokens that do not state any rights themselves.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub(super) fn cases(signer: &Signer) -> Vec<Case> {
         (json!({"scope": null, "wlcg.groups": lhc, "exp": signer.now - 600}), REFUSED),
         (json!({"scope": "storage.read", "wlcg.groups": lhc}), REFUSED),
     ];
-    // What a token grants bounds what its client may do, even if it is nothing here.
+    // The rights that a token grants bound those of its client, even if it grants none here.
     for scope in [
         "storage.read:/store",
         "storage.poll:/lhc.fed",

@@ -13,13 +13,13 @@ use crate::tokens::{AUDIENCE, Guarded, ISSUER};
 
 /// The issuer, with several keys.
 pub(super) struct Signer {
-    /// Those that the server knows, `k1` of ES256, `k3` of ES384 and `e1` of EdDSA.
+    /// The keys that the server knows: `k1` of ES256, `k3` of ES384 and `e1` of EdDSA.
     pub k1: EncodingKey,
     pub k3: EncodingKey,
     pub e1: EncodingKey,
-    /// One that the server knows, but for encryption, as `enc`.
+    /// A key that the server knows as `enc`, but for encryption.
     pub enc: EncodingKey,
-    /// One that it does not know.
+    /// A key that the server does not know.
     pub stranger: EncodingKey,
     /// The public part of `k1`.
     pub k1_public: Jwk,
@@ -27,10 +27,10 @@ pub(super) struct Signer {
     pub now: u64,
 }
 
-/// A secret that is a key of the issuer at the server, as `shared`.
+/// A shared secret that is a key of the issuer at the server, as `shared`.
 pub(super) const SECRET: &[u8] = b"a secret of 32 bytes, for HS256.";
 
-/// What stands before the secret of a key of Ed25519 (PKCS 8, version 1).
+/// The bytes before the secret of a key of Ed25519 (PKCS 8, version 1).
 const ED25519_HEAD: [u8; 16] =
     [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 

@@ -236,7 +236,7 @@ fn tls_connections_support_all_requests() {
 fn unencrypted_clients_are_refused_if_tls_is_required() {
     let server = encrypted(true);
     connect(&server, "roots").unwrap();
-    // A client that can encrypt is told to.
+    // A client that supports TLS is asked to use it.
     connect(&server, "root").unwrap();
     let mut plain = server.greeted();
     assert_eq!(plain.refused(login(), &[]), ErrorCode::TLS_REQUIRED);

@@ -45,7 +45,7 @@ fn serves() {
     }
 }
 
-/// A folder, and a server of it in a process of its own.
+/// A folder, and a server of it in a separate process.
 struct Stage {
     outside: TempDir,
     folder: TempDir,

@@ -1,6 +1,6 @@
 //! Work of the server is cancelled when its client disconnects.
 //!
-//! The checksum of a huge file used to run for minutes after its client had gone.
+//! The checksum of a huge file used to run for minutes after its client had disconnected.
 
 use femtobarn_server::physical::{DiskModel, MachineClock, ThrottledStorage};
 use xrd::QueryCode;

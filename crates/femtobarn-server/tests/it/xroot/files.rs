@@ -207,7 +207,7 @@ fn requests_about_paths_behave_as_with_other_servers() {
         |path: &str, mode| Mkdir { options: MkdirOptions(0), mode: Mode(mode), location: at(path) };
     let (rm, rmdir) = (|path| Rm { location: at(path) }, |path| Rmdir { location: at(path) });
     let mv = |from, to| Mv { from: at(from), to: at(to) };
-    // It is no error to make a folder that exists with the same mode, nor to remove one that does not exist.
+    // It is not an error to make a folder that exists with the same mode, nor to remove one that does not exist.
     peer.ok(mkdir("/a", 0o750));
     peer.ok(mkdir("/a", 0o750));
     assert_eq!(peer.refused(mkdir("/a", 0o700), &[]), ErrorCode::IT_EXISTS);

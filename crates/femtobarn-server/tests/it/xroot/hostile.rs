@@ -181,7 +181,7 @@ fn a_session_cannot_open_more_files_than_its_limit() {
     let handles: Vec<_> = (0..100).map(|_| peer.open("/file", OpenOptions::READ)).collect();
     let refused = peer.refused(open("/file", OpenOptions::READ), &[]);
     assert_eq!(refused, ErrorCode::OVERLOADED);
-    // All handles share one file descriptor, and other sessions have limits of their own.
+    // All handles share one file descriptor, and other sessions have their own limits.
     assert_eq!(server.logical.files.count(), 1);
     server.client().open("/file", OpenOptions::READ);
     peer.ok(Close { handle: handles[50] });
@@ -262,7 +262,7 @@ fn an_interrupted_write_leaves_no_session_behind() {
     let mut peer = server.client();
     let handle = peer.open("/kept", to_make());
     let posc = peer.open("/dropped", to_make() | OpenOptions::PERSIST_ON_CLOSE);
-    // To write to a file that was there before is no right to remove it.
+    // The right to write to an existing file does not include removing it.
     server.write("old", b"stays");
     peer.open("/old", OpenOptions::UPDATE | OpenOptions::PERSIST_ON_CLOSE);
     peer.ok(Ping);

@@ -233,7 +233,7 @@ fn storages_without_nonblocking_reads_are_served() {
         let start = piece.segment.offset as usize;
         assert!(piece.data == content[start..start + 1000]);
     }
-    // Many at once are answered, in whatever order.
+    // Many concurrent requests are answered, in any order.
     let asked: Vec<_> =
         (0..100).map(|index| peer.send(read(handle, index * 1000, 1000), &[])).collect();
     let mut answered: Vec<_> = asked

@@ -17,7 +17,7 @@ use super::*;
 
 const CONTENT: &[u8] = b"pages of a database";
 
-/// A client's socket, at which it gets files.
+/// A client's socket, on which it gets files.
 struct Socket {
     listener: UnixListener,
     name: Uuid,
@@ -77,7 +77,7 @@ fn a_client_gets_the_file_that_it_reads_with_the_secret_that_it_gave() {
     file.read_exact_at(&mut read, 0).unwrap();
     assert_eq!(read, CONTENT);
     assert!(file.write_at(b"x", 0).is_err(), "it is for reading alone");
-    // What one client sets of its file affects neither the server nor another client.
+    // The flags that one client sets on its file affect neither the server nor another client.
     fcntl(&file, FcntlArg::F_SETFL(OFlag::O_DIRECT)).unwrap();
     let other = Socket::new();
     client.ok(wanted(handle, other.name, secret));
@@ -101,7 +101,7 @@ fn a_file_is_passed_for_a_handle_that_reads_alone() {
         let refused = client.refused(query(reading, argument.to_owned()), &[]);
         assert_eq!(refused, ErrorCode::ARG_INVALID, "{argument}");
     }
-    // A handle is worth nothing in another session.
+    // A handle is not valid in another session.
     let mut other = server.client();
     assert_eq!(other.refused(wanted(reading, name, secret), &[]), ErrorCode::FILE_NOT_OPEN);
     socket.listener.set_nonblocking(true).unwrap();

@@ -1,4 +1,4 @@
-//! A copy that is read where it is.
+//! A copy that is read in its store.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl CopyReader {
     /// Fills the buffer from `offset` on, unless the copy ends before.
     ///
     /// # Errors
-    /// Those of the store. Then the copy is to be left.
+    /// Those of the store. Then the caller must use another copy.
     pub(super) fn read_at(
         self: &Arc<Self>,
         offset: u64,
@@ -48,7 +48,7 @@ impl CopyReader {
         Ok(self.done(&range))
     }
 
-    /// The same without blocking; none if bytes have not come.
+    /// Fills the buffer without blocking; `None` if bytes have not arrived.
     pub(super) fn try_read_at(self: &Arc<Self>, offset: u64, buffer: &mut [u8]) -> Option<usize> {
         let range = self.within(offset, buffer.len() as u64);
         if self.ranges.lock().has_announced() {
@@ -84,8 +84,8 @@ impl CopyReader {
         read as usize
     }
 
-    /// Begins to fetch what is lacking of a range, and what was announced. Returns the fetches that have the range
-    /// together: another reader of it may give them up at any time.
+    /// Begins to fetch the missing parts of a range, and the announced ranges. Returns the fetches that cover the
+    /// range; they stay valid even if another reader of it gives them up.
     fn begin(self: &Arc<Self>, wanted: &Range<u64>) -> RangeBatch {
         let mut ranges = self.ranges.lock();
         let batches = ranges.plan(wanted.clone(), &self.stores.budget, clock::now());
@@ -127,7 +127,7 @@ impl CopyReader {
     }
 }
 
-/// Ranges that are fetched with one call, whose readers are woken whatever becomes of it.
+/// Ranges that are fetched with one call; however it ends, their readers are woken.
 struct StoreCall(RangeBatch);
 
 impl Drop for StoreCall {

@@ -1,7 +1,8 @@
 //! The file of a database that is read in place.
 //!
-//! A copy that cannot be read is left for the disk, where the file may be meanwhile, or for the next copy. If there is none,
-//! the file is brought back, and its readers are told to come again: then all is tried once more.
+//! If a copy cannot be read, the file is read from the disk, where it may have arrived meanwhile, or from the next
+//! copy. If there is none, the file is brought back, and its readers are asked to retry; then all sources are tried
+//! again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,17 +20,17 @@ use crate::physical::{Metadata, StorageError, StorageResult, StoredFile};
 pub(in crate::physical::federation) struct InPlaceFile {
     stores: Arc<InPlaceStores>,
     file: Arc<NearlineFile>,
-    /// As it was when the file was opened: what is shown does not change with the copy that is read.
+    /// As of the opening of the file: the shown metadata do not change with the copy that is read.
     metadata: Metadata,
     /// `adler32:0a1b2c3d`.
     checksum: String,
-    /// None while no copy can be read.
+    /// `None` while no copy can be read.
     source: Mutex<Option<ReadSource>>,
-    /// Held by whoever looks for another source.
+    /// Held during the search for another source.
     looking: Mutex<()>,
 }
 
-/// Where the bytes come from.
+/// The source of the bytes.
 #[derive(Clone)]
 enum ReadSource {
     Copy(Arc<CopyReader>),
@@ -43,7 +44,7 @@ impl ReadSource {
 }
 
 impl InPlaceFile {
-    /// Opens a database where a store has it at hand; none if no store has.
+    /// Opens a database in a store that has it at hand; `None` if no store has.
     ///
     /// # Errors
     /// Those of the catalogue.
@@ -66,15 +67,15 @@ impl InPlaceFile {
         }))
     }
 
-    /// Where to read, other than in these stores.
+    /// A source other than these stores.
     ///
     /// # Errors
-    /// [`StorageError::NotBefore`] while the file is brought back; `EIO` with the reason if it could not be.
+    /// [`StorageError::NotBefore`] while the file is brought back; `EIO` with the reason if that failed.
     fn source(&self, failed: &[String]) -> StorageResult<ReadSource> {
         if let Some(source) = self.source.lock().clone() {
             return Ok(source);
         }
-        // One of those who want another source looks for it, and the others take what it has found.
+        // Of concurrent readers one searches for another source, and the others use the result.
         let _turn = self.looking.lock();
         if let Some(source) = self.source.lock().clone() {
             return Ok(source);
@@ -168,7 +169,7 @@ impl StoredFile for InPlaceFile {
         Some(digest.to_owned())
     }
 
-    /// On the disk it has another id.
+    /// The file on the disk has another id.
     fn can_be_reopened(&self) -> bool {
         false
     }

@@ -1,21 +1,21 @@
-//! Databases that are read in the stores that have them, without coming back to the disk.
+//! Databases that are read in their stores, without being brought back to the disk.
 //!
 //! | module | contents |
 //! |---|---|
-//! | `ranges` | what was announced of a copy, and what is fetched of it |
-//! | `stores` | the stores: threads that read there, which stores did not answer, and counts |
+//! | `ranges` | the announced and the fetched ranges of a copy |
+//! | `stores` | the stores: threads that read there, unreachable stores, and counts |
 //! | `copy` | [`CopyReader`]: a copy that is read |
 //! | `file` | [`InPlaceFile`]: the database's file, from one of its copies or from the disk |
 //!
 //! Each may use those above it.
 //!
-//! 1. What is fetched was asked for or announced by readers. A store gets the ranges of up to a MiB in one call, and
-//!    bridges gaps as it likes.
-//! 2. Readers wait in the blocking pool. Stores are waited for by threads of their own, of which each store has a bounded
-//!    number, so that one store delays no readers of another.
-//! 3. Fetched bytes are in memory until they were read, at most [`stores::ANNOUNCED_BYTES_MAX`] of announced ones.
-//! 4. A copy that cannot be read is left for the disk, where the file may be meanwhile, or for the next copy; else the file
-//!    is brought back.
+//! 1. Only ranges that readers requested or announced are fetched. One call passes ranges of up to a MiB to a store,
+//!    which may bridge gaps.
+//! 2. Readers wait in the blocking pool. Separate threads wait for stores, a bounded number for each store, so that one
+//!    store does not delay readers of another.
+//! 3. Fetched bytes stay in memory until they are read; of announced ones at most [`stores::ANNOUNCED_BYTES_MAX`].
+//! 4. If a copy cannot be read, the file is read from the disk, where it may have arrived meanwhile, or from the next
+//!    copy; otherwise it is brought back.
 
 mod copy;
 mod file;

@@ -1,9 +1,10 @@
-//! What was announced of a copy, and what is fetched of it.
+//! The announced and the fetched ranges of a copy.
 //!
-//! 1. Fetched ranges are apart from each other, and have at most [`FETCH_BYTES`]. A byte is fetched once for all who
-//!    wait for it.
-//! 2. Announced ranges are fetched together with the next read, so that those of one request are planned as a whole.
-//! 3. A fetched range is given up when as many bytes as it has were read, or after [`UNREAD_TIME`].
+//! 1. Fetched ranges do not overlap, and have at most [`FETCH_BYTES`]. A byte is fetched once for all readers that wait
+//!    for it.
+//! 2. Announced ranges are fetched together with the next read, so that the ranges of one request are planned as a
+//!    whole.
+//! 3. A fetched range is dropped when as many bytes as it has were read, or after [`UNREAD_TIME`].
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,13 +14,13 @@ use std::time::{Duration, Instant};
 use crate::physical::federation::budget::{Budget, Share};
 use crate::physical::fetch::Fetch;
 
-/// Bytes that one call of a store gets.
+/// Bytes of one call to a store.
 const FETCH_BYTES: u64 = 1 << 20;
-/// Ranges that one call of a store gets: as many as a vector read of XRootD may have.
+/// Ranges of one call to a store: as many as a vector read of XRootD may have.
 const FETCH_RANGES: usize = 1024;
 /// Bytes that are announced before a read.
 const ANNOUNCED_BYTES: u64 = 8 << 20;
-/// How long announced bytes wait for their reader, who may have gone.
+/// How long announced bytes wait for their reader, which may have disconnected.
 const UNREAD_TIME: Duration = Duration::from_secs(60);
 
 /// Ranges that are fetched with one call.
@@ -30,27 +31,27 @@ pub(super) type RangeBatch = Vec<Arc<Fetch>>;
 pub(super) struct CopyRanges {
     announced: Vec<Range<u64>>,
     announced_bytes: u64,
-    /// Those that are fetched, or wait for their readers, by their first byte.
+    /// Ranges that are being fetched, or wait for their readers, by their first byte.
     fetched: BTreeMap<u64, FetchedRange>,
 }
 
 #[derive(Debug)]
 struct FetchedRange {
     fetch: Arc<Fetch>,
-    /// Bytes that nobody has read.
+    /// Bytes that were not read yet.
     unread: u64,
     since: Instant,
-    /// The part of the budget of announced bytes that it takes.
+    /// The part of the budget of announced bytes that this range takes.
     _share: Option<Share>,
 }
 
 impl CopyRanges {
-    /// Notes that a range will be read soon, or the first part of it.
+    /// Records that a range, or its first part, will be read soon.
     pub(super) fn announce(&mut self, range: Range<u64>) {
         let room = ANNOUNCED_BYTES - self.announced_bytes;
         let mut end = range.end.min(range.start.saturating_add(room));
         if end < range.end {
-            // The rest is announced later, piece by piece as others are read: none of them is to be a call of its own.
+            // The rest is announced later, in pieces as other ranges are read: no piece should be a separate call.
             end = end / FETCH_BYTES * FETCH_BYTES;
         }
         if range.start < end {
@@ -59,12 +60,13 @@ impl CopyRanges {
         }
     }
 
-    /// Whether something was announced that is not fetched yet.
+    /// Whether announced ranges are not fetched yet.
     pub(super) fn has_announced(&self) -> bool {
         !self.announced.is_empty()
     }
 
-    /// Plans what is not fetched of a range, and what was announced as far as the budget allows. Returns the calls.
+    /// Plans the fetches of the missing parts of a range, and of announced ranges as far as the budget allows. Returns
+    /// the calls.
     pub(super) fn plan(
         &mut self,
         wanted: Range<u64>,
@@ -97,7 +99,7 @@ impl CopyRanges {
         fetch
     }
 
-    /// What is not fetched of a range, in pieces.
+    /// The parts of a range that are not fetched, in pieces.
     fn lacking(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let (mut pieces, mut at) = (vec![], range.start);
         let known = self.touching(range).into_iter().map(|fetch| fetch.range.clone());
@@ -138,7 +140,7 @@ impl CopyRanges {
     }
 }
 
-/// Ascending ranges as the calls that fetch them.
+/// Divides ascending ranges into calls.
 fn batches(fetches: Vec<Arc<Fetch>>) -> Vec<RangeBatch> {
     let mut batches: Vec<RangeBatch> = vec![];
     let mut left = 0;

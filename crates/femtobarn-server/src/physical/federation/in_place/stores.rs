@@ -1,4 +1,4 @@
-//! The stores in which a federation's databases are read: threads that read there, which stores did not answer, and counts.
+//! The stores in which a federation's databases are read: threads that read there, unreachable stores, and counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::physical::federation::budget::Budget;
 
-/// Calls of one store that are under way at once.
+/// The most concurrent calls to one store.
 const CALLS_MAX: usize = 10;
-/// How long nobody waits for a store that did not answer.
+/// How long a store that did not answer is not asked again.
 const AWAY_TIME: Duration = Duration::from_secs(10);
 /// Bytes that were announced and not read yet, of all files together.
 pub(super) const ANNOUNCED_BYTES_MAX: u64 = 64 << 20;
@@ -24,9 +24,9 @@ pub(super) const ANNOUNCED_BYTES_MAX: u64 = 64 << 20;
 pub struct InPlaceCounts {
     /// Bytes that were read of databases in stores.
     pub read: AtomicU64,
-    /// Bytes that stores were asked for. What a store fetches between them is not counted.
+    /// Bytes that were requested from stores. Bytes that a store fetches between the ranges are not counted.
     pub fetched: AtomicU64,
-    /// How often a copy was left because it could not be read.
+    /// How many times a copy was abandoned because it could not be read.
     pub left: AtomicU64,
 }
 
@@ -43,15 +43,15 @@ pub(in crate::physical::federation) struct InPlaceStores {
 #[derive(Debug)]
 pub(super) struct ReadStore {
     store: Arc<dyn Store>,
-    /// None while it is dropped.
+    /// `None` while the store is dropped.
     runtime: Option<Runtime>,
     threads: Handle,
-    /// When it did not answer, and why.
+    /// When the store did not answer, and why.
     away: Mutex<Option<(Instant, String)>>,
 }
 
 impl InPlaceStores {
-    /// The stores of an archive; none if readers may read in none of them.
+    /// The stores of an archive; `None` if readers may read in none of them.
     pub(in crate::physical::federation) fn of(archive: &Arc<Archive>) -> Option<Arc<Self>> {
         archive.reads_in_place().then(|| {
             Arc::new(InPlaceStores {
@@ -63,8 +63,8 @@ impl InPlaceStores {
         })
     }
 
-    /// A copy of a database that its store has at hand, and the store. Stores in which a read failed are passed over, and
-    /// those that are away.
+    /// A copy of a database that its store has at hand, and the store. Skips unreachable stores, and those in which a
+    /// read failed.
     ///
     /// # Errors
     /// Those of the catalogue.
@@ -99,7 +99,7 @@ impl InPlaceStores {
 
 impl ReadStore {
     fn new(store: Arc<dyn Store>) -> Result<Self> {
-        // Only its pool for blocking calls is used, whose threads are started when they are needed.
+        // Only the runtime's pool for blocking calls is used, whose threads start on demand.
         let runtime = Builder::new_current_thread()
             .max_blocking_threads(CALLS_MAX)
             .thread_name("femtobarn-in-place")
@@ -117,7 +117,7 @@ impl ReadStore {
         drop(self.threads.spawn_blocking(call));
     }
 
-    /// Fills ranges of an object, unless the store is away.
+    /// Fills ranges of an object, unless the store is unreachable.
     pub(super) fn read(&self, key: &str, ranges: &mut [ObjectRange<'_>]) -> Result<()> {
         self.check_not_away()?;
         let read = self.store.read(key, ranges);
@@ -137,7 +137,7 @@ impl ReadStore {
         }
     }
 
-    /// Notes whether an error says that the store, rather than an object, cannot be had.
+    /// Records whether an error means that the store, rather than an object, is unreachable.
     fn note(&self, error: &Error) {
         if matches!(error, Error::Unavailable { .. } | Error::Stopped { .. }) {
             *self.away.lock() = Some((clock::now(), error.to_string()));
@@ -147,7 +147,7 @@ impl ReadStore {
 
 impl Drop for ReadStore {
     fn drop(&mut self) {
-        // The last one to use it may be a call of its own, which cannot wait for its end.
+        // The last user may be a call of the runtime itself, which cannot wait for its end.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -1,4 +1,4 @@
-//! One container as of a snapshot: its class, its past, and what it links to.
+//! One container as of a snapshot: its class, its history, and its links.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ pub(super) struct Details {
     definition: Value,
     /// The versions that are kept, the oldest first.
     versions: Vec<VersionSummary>,
-    /// The databases that its links may point to.
+    /// The databases that the container's links may point to.
     links_to: BTreeSet<String>,
     created: u64,
     options: Value,

@@ -1,4 +1,4 @@
-//! The commits of a federation, what one of them changed, and how the federation has grown.
+//! The commits of a federation, the changes of one commit, and the growth of the federation.
 
 use femtobarn_catalog::{CommitChange, Csn, GrowthPoint, LocalCatalogue, Result};
 use serde::{Deserialize, Serialize};
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use super::overview::CommitSummary;
 use super::{Catalogues, Question};
 
-/// Commits of a page, unless the client asks for less.
+/// Commits of a page, unless the client requests fewer.
 const COMMITS_MAX: usize = 200;
 /// Points of the curve of growth.
 const GROWTH_POINTS: usize = 300;
 
 #[derive(Deserialize)]
 pub(super) struct CommitsQuery {
-    /// One commit whose changes are asked for.
+    /// The commit whose changes are requested.
     of: Option<u64>,
     /// The newest commit of the page.
     until: Option<u64>,

@@ -1,4 +1,4 @@
-//! Where links of a container lead: the names of the containers that stored links refer to by numbers.
+//! The targets of a container's links: the names of the containers that stored links refer to by numbers.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) struct LinksQuery {
 }
 
 impl Question for LinksQuery {
-    /// `DATABASE/CONTAINER` by target; those that the snapshot does not have are left out.
+    /// `DATABASE/CONTAINER` by target; targets that the snapshot does not have are left out.
     type Shown = BTreeMap<String, String>;
 
     fn look(

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Catalogues, Question};
 
-/// Containers of a page, unless the client asks for less.
+/// Containers of a page, unless the client requests fewer.
 const PAGE_MAX: usize = 1000;
 /// Bytes of a search. Each word is looked for in each name.
 const SEARCH_MAX: usize = 256;
@@ -15,7 +15,7 @@ const SEARCH_MAX: usize = 256;
 #[derive(Deserialize)]
 pub(super) struct ListingQuery {
     csn: Option<u64>,
-    /// Words that all must be in `DATABASE/CONTAINER`, in capital or small letters; `*` stands for any text.
+    /// Words that must all be in `DATABASE/CONTAINER`, whatever their case; `*` matches any text.
     #[serde(default)]
     search: String,
     #[serde(default)]
@@ -33,7 +33,7 @@ pub(super) struct ListingQuery {
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum SortKey {
-    /// In the order in which they were created.
+    /// In the order of their creation.
     #[default]
     Created,
     Name,

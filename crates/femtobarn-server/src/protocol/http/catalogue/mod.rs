@@ -1,19 +1,19 @@
-//! What people look at in the catalogues of the served federations, as JSON for the page `/catalogue`.
+//! The catalogues of the served federations, as JSON for the page `/catalogue`.
 //!
 //! | path | answers |
 //! |---|---|
 //! | `/api/federations` | the names of the federations that the client may read |
 //! | `/api/federations/NAME?csn=` | [`overview`]: identity, commit, sums, classes, tags |
 //! | `/api/containers/NAME?csn=&search=&class=&state=&sort=&descending=&offset=&limit=` | [`listing`]: a page of containers |
-//! | `/api/container/NAME?csn=&database=&container=` | [`details`]: one container with its class, its past and its links |
-//! | `/api/links/NAME?csn=&database=&container=&to=1.3,0.2` | [`links`]: the containers to which links of one container lead |
+//! | `/api/container/NAME?csn=&database=&container=` | [`details`]: one container with its class, its history and its links |
+//! | `/api/links/NAME?csn=&database=&container=&to=1.3,0.2` | [`links`]: the containers that links of one container refer to |
 //! | `/api/commits/NAME?until=&search=&limit=` | [`history`]: commits, the newest first |
-//! | `/api/commits/NAME?of=` | what one commit changed |
+//! | `/api/commits/NAME?of=` | the changes of one commit |
 //! | `/api/growth/NAME` | objects and bytes over time |
 //!
 //! 1. Every answer is for clients that may read the federation.
-//! 2. A look-up reads the whole catalogue, so at most [`LOOKS_MAX`] run at once, and a snapshot that was looked at is kept:
-//!    turning pages, sorting and searching read no catalogue.
+//! 2. A look-up reads the whole catalogue, so at most [`LOOKS_MAX`] run at the same time, and the containers of a
+//!    snapshot are cached: turning pages, sorting and searching read no catalogue.
 
 mod details;
 mod history;
@@ -41,16 +41,16 @@ use super::clients::{refused_to, said};
 use crate::auth::Action;
 use crate::protocol::listener::Peer;
 
-/// Look-ups of all federations at once.
+/// The most concurrent look-ups, in all federations.
 const LOOKS_MAX: usize = 2;
-/// How long a request waits for its look-up to begin.
+/// The longest wait of a request for its look-up to begin.
 const LOOK_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Containers of snapshots that are kept, some 150 bytes each.
 const CONTAINERS_KEPT: u64 = 1_000_000;
-/// Snapshots that the cache is made for; it is no limit.
+/// Snapshots that the cache is sized for; this is not a limit.
 const SNAPSHOTS_EXPECTED: usize = 8;
 
-/// The catalogues, and what was read of them.
+/// The catalogues, and the cached containers of snapshots.
 struct Catalogues {
     site: Arc<Site>,
     /// The containers of snapshots, by the name of the federation and the commit.
@@ -58,7 +58,7 @@ struct Catalogues {
     looks: Arc<Semaphore>,
 }
 
-/// Weighs what is kept of a snapshot by its containers.
+/// Weighs a cached snapshot by its number of containers.
 #[derive(Clone)]
 struct ByContainers;
 
@@ -68,12 +68,12 @@ impl Weighter<(String, Csn), Arc<Vec<ContainerSummary>>> for ByContainers {
     }
 }
 
-/// A federation that is looked at, as of a commit.
+/// A federation as of a commit, for one request.
 struct Looked {
     containers: Arc<Vec<ContainerSummary>>,
     head: Csn,
     at: Csn,
-    /// Vacuum removes nothing of the snapshot meanwhile.
+    /// Keeps vacuum from removing rows of the snapshot meanwhile.
     _pin: PinGuard,
 }
 
@@ -93,15 +93,15 @@ pub(super) fn routes(site: Arc<Site>) -> Router {
         .with_state(catalogues)
 }
 
-/// What a request asks of a catalogue.
+/// A request to a catalogue.
 trait Question: DeserializeOwned + Send + 'static {
     type Shown: Serialize + Send + 'static;
 
     /// Reads the answer. May take a second.
     ///
     /// # Errors
-    /// Those of the catalogue: `NotFound` if the snapshot is gone or there is no such container or commit; `Invalid` if the
-    /// search is too long.
+    /// Those of the catalogue: `NotFound` if the snapshot no longer exists or there is no such container or commit;
+    /// `Invalid` if the search is too long.
     fn look(
         &self,
         catalogues: &Catalogues,
@@ -145,7 +145,7 @@ async fn answer<Q: Question>(
     };
     let shared = Arc::clone(&catalogues);
     let look = move || {
-        // A look-up goes on when its client has left, and so keeps its turn.
+        // A look-up continues after its client has disconnected, and so keeps its turn.
         let _turn = turn;
         question.look(&shared, &name, &catalog)
     };
@@ -166,11 +166,11 @@ impl Catalogues {
     /// A federation as of a commit, by default the newest.
     ///
     /// # Errors
-    /// `NotFound` if the snapshot is gone; otherwise those of reading the catalogue.
+    /// `NotFound` if the snapshot no longer exists; otherwise those of reading the catalogue.
     fn at(&self, name: &str, catalog: &LocalCatalogue, csn: Option<u64>) -> Result<Looked> {
         let head = catalog.head()?;
         let at = csn.map_or(head, |csn| Csn(csn.min(head.0)));
-        // Fails for a snapshot that vacuum may have removed, of which only a part is left.
+        // Fails for a snapshot that vacuum may have removed, and that may be incomplete.
         let pin = catalog.pin(at)?;
         let read = || catalog.listed_containers(at).map(Arc::new);
         let containers = self.kept.get_or_insert_with(&(name.to_owned(), at), read)?;

@@ -19,9 +19,9 @@ pub(super) struct Overview {
     uuid: String,
     /// The newest commit.
     head: u64,
-    /// The commit that is looked at.
+    /// The requested commit.
     csn: u64,
-    /// The newest commit that is not later; none before the first one.
+    /// The newest commit up to `csn`; `None` before the first one.
     commit: Option<CommitSummary>,
     databases: usize,
     containers: usize,
@@ -31,7 +31,7 @@ pub(super) struct Overview {
     tags: Vec<TagSummary>,
 }
 
-/// A class of which there are containers.
+/// A class that has containers.
 #[derive(Serialize)]
 struct ClassSummary {
     name: String,
@@ -49,7 +49,7 @@ struct TagSummary {
     message: String,
 }
 
-/// A commit, as lists show it.
+/// A commit in a list.
 #[derive(Serialize)]
 pub(super) struct CommitSummary {
     csn: u64,
@@ -118,7 +118,7 @@ impl Question for OverviewQuery {
 /// The definition of a class; null if it is not JSON.
 ///
 /// # Errors
-/// As [`LocalCatalogue::class`].
+/// Those of [`LocalCatalogue::class`].
 pub(super) fn definition(catalog: &LocalCatalogue, class: &str, version: u32) -> Result<Value> {
     let row = catalog.class(class, Some(version))?;
     Ok(serde_json::from_str(&row.definition).unwrap_or_default())

@@ -28,7 +28,7 @@ const FOLDER_MODE: u32 = 0o755;
 const REFUSED_MAX: usize = 16 << 20;
 
 impl FileRequest {
-    /// Stores the body of the request as a file, and makes the folders above it.
+    /// Stores the body of the request as a file, and makes missing parent folders.
     pub(super) async fn put(&self, body: Body) -> Result<Response, HttpFailure> {
         let mut chunks = body.into_data_stream();
         let stored = self.stored(&mut chunks).await;
@@ -38,8 +38,8 @@ impl FileRequest {
         stored
     }
 
-    /// Reads the rest of the body of a request that is not done here, if it is small and its client does not wait to be
-    /// told to send it.
+    /// Reads the rest of the body of a refused request, if the rest is small and the client does not wait for
+    /// permission to send it.
     pub(super) async fn discard(&self, chunks: &mut BodyDataStream) {
         if self.headers.contains_key(EXPECT) {
             return;
@@ -68,7 +68,7 @@ impl FileRequest {
         Ok((code, [(ETAG, validators::entity_tag(&stored))]).into_response())
     }
 
-    /// Whether there is a file that the client may replace.
+    /// Whether there is a file, which the client may replace.
     pub(super) async fn replaced(&self) -> Result<bool, HttpFailure> {
         let path = &self.location.path;
         let existing = self.existing().await?;
@@ -115,7 +115,7 @@ impl FileRequest {
         let to = self.destination()?;
         let target = to.path.clone();
         self.check(Action::Modify, &from)?;
-        // The right to a folder allows no file in its place.
+        // The right to a folder does not allow a file in its place.
         for action in [Action::Modify, Action::Create] {
             self.check(action, &target)?;
         }
@@ -140,8 +140,8 @@ impl FileRequest {
         Ok(code.into_response())
     }
 
-    /// The location in the header `Destination`: a URL of this server, or of the one that redirected the client here, or a
-    /// path.
+    /// The location in the header `Destination`: a URL of this server, or of the server that redirected the client
+    /// here, or a path.
     pub(super) fn destination(&self) -> Result<UrlLocation, HttpFailure> {
         let header = self.header(&DESTINATION);
         let header =
@@ -197,7 +197,7 @@ impl FileRequest {
     }
 }
 
-/// The next bytes of a body; none at its end.
+/// The next bytes of a body; `None` at its end.
 async fn next(chunks: &mut BodyDataStream) -> Result<Option<Bytes>, HttpFailure> {
     let Ok(chunk) = timeout(STALL_MAX, chunks.next()).await else {
         let what = format!("no bytes came for {} s", STALL_MAX.as_secs());

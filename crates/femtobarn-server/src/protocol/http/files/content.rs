@@ -19,7 +19,7 @@ use crate::logical::files::SharedFile;
 use crate::physical::{StorageError, StorageResult};
 use crate::protocol::buffers::PIECE_BYTES;
 
-/// Ranges that are announced to the storage at once.
+/// Ranges that are announced to the storage in one step.
 const ANNOUNCED_MAX: usize = 256;
 
 /// A part of an answer.
@@ -38,8 +38,8 @@ struct Unread {
     parts: VecDeque<AnswerPart>,
 }
 
-/// The body with these parts. Its first piece is read now, so that a file that cannot be read fails the request; further
-/// ones when the client has taken those before.
+/// The body with these parts. Its first piece is read now, so that an unreadable file fails the request; each further
+/// piece when the client has received the ones before.
 ///
 /// # Errors
 /// Those of reading the file; `EIO` if it is shorter than the ranges.
@@ -66,7 +66,7 @@ pub(super) async fn body(
     Ok(Body::from_stream(ReceiverStream::new(receiver)))
 }
 
-/// Sends all parts. Stops without an error if the client has gone.
+/// Sends all parts. Stops without an error if the client has disconnected.
 async fn send_rest(
     mut unread: Unread,
     sender: &mpsc::Sender<io::Result<Bytes>>,
@@ -95,12 +95,12 @@ impl Unread {
         }
     }
 
-    /// The next piece, and the parts behind it. What is in memory is read on this thread, which sends it while it is in
-    /// the core's cache.
+    /// The next piece, and the remaining parts. Bytes in memory are read on this thread, which then sends them while
+    /// they are in the core's cache.
     async fn piece(mut self) -> Result<(Self, Bytes), HttpFailure> {
         if let Some(file) = self.file.ready() {
             if file.is_remote() {
-                // It fetches what was announced as others are read.
+                // The storage fetches announced ranges together with the next read.
                 self.announce();
             }
             let piece = self.read(|offset, room| file.try_read_at(offset, room))?;
@@ -119,7 +119,7 @@ impl Unread {
         Ok(read?)
     }
 
-    /// A piece of the parts, up to the first bytes for which `read_at` gives none.
+    /// A piece of the parts, up to the first bytes for which `read_at` returns `None`.
     fn read(
         &mut self,
         read_at: impl Fn(u64, &mut [u8]) -> StorageResult<Option<usize>>,

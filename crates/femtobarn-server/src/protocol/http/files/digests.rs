@@ -17,13 +17,13 @@ pub(super) const WANT_DIGEST: HeaderName = HeaderName::from_static("want-digest"
 pub(super) const DIGEST: HeaderName = HeaderName::from_static("digest");
 
 impl FileRequest {
-    /// Whether the client wants a digest that is known here.
+    /// Whether the client requests a digest that is supported here.
     pub(super) fn wants_digest(&self) -> bool {
         self.header(&WANT_DIGEST).and_then(preferred).is_some()
     }
 
-    /// The digest of a file that the client prefers; none if it wants none that is known here. It may read all of
-    /// the file.
+    /// The digest of a file that the client prefers; `None` if it requests none that is supported here. May read the
+    /// whole file.
     pub(super) async fn digest(
         &self,
         file: &Arc<SharedFile>,
@@ -34,7 +34,7 @@ impl FileRequest {
         if let Some(digest) = checksums.known(file.path(), metadata, kind) {
             return Ok(header(kind, &digest));
         }
-        // Dropped with this request, if the client has gone.
+        // Dropped with this request, when the client disconnects.
         let guard = CancelGuard::default();
         let (signal, file, before) = (guard.signal(), Arc::clone(file), metadata.clone());
         let turn = checksums.turn().await;
@@ -46,7 +46,7 @@ impl FileRequest {
     }
 }
 
-/// The known kind with the highest weight, the first of these.
+/// The supported kind with the highest weight, the first of several.
 fn preferred(wanted: &str) -> Option<ChecksumKind> {
     let mut best: Option<(ChecksumKind, f32)> = None;
     for one in wanted.split(',') {

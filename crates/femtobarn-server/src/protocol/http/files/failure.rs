@@ -19,28 +19,28 @@ pub(super) const READING_METHODS: &str = "GET, HEAD, OPTIONS, PROPFIND";
 /// The methods that are understood.
 pub(super) const METHODS: &str = "GET, HEAD, OPTIONS, PROPFIND, PUT, DELETE, MKCOL, MOVE";
 
-/// The same with copies from and to other servers.
+/// The methods, including copies from and to other servers.
 pub(super) const METHODS_AND_COPY: &str =
     "GET, HEAD, OPTIONS, PROPFIND, PUT, DELETE, MKCOL, MOVE, COPY";
 
-/// Why a request for a file was not done; the text is for its user.
+/// Why a request for a file failed or was refused; the text is for its user.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HttpFailure {
     /// The request cannot be understood.
     Malformed(String),
     /// The client's token is not accepted.
     Unauthorized(String),
-    /// The client has no right to it.
+    /// The client lacks the right.
     Forbidden(String),
-    /// The path does not allow the method, but these.
+    /// The path does not allow the method; the methods that it allows.
     NotAllowed(String, &'static str),
-    /// The state of the path does not allow it.
+    /// The state of the path does not allow the request.
     Conflict(String),
     /// A condition of the request is not met.
     Precondition(String),
     /// No part of the file is in the requested ranges; the size of the file.
     OutOfRange(u64),
-    /// The request is for another server, or that one failed.
+    /// The request is for another server, or the other server failed.
     Elsewhere(String),
     /// A header that is not supported.
     NotImplemented(String),
@@ -88,7 +88,7 @@ impl HttpFailure {
         }
     }
 
-    /// The kind of error, for its count: that of the status, which tells a disk that fails from no bug.
+    /// The kind of error, for its count: that of the status, except that a failing disk counts differently from a bug.
     pub(super) fn kind(&self) -> ErrorKind {
         match (self, self.status()) {
             (HttpFailure::Storage(_), StatusCode::INTERNAL_SERVER_ERROR) => ErrorKind::Io,
@@ -156,7 +156,7 @@ fn status_of(errno: Errno) -> StatusCode {
         | Errno::ELOOP => StatusCode::CONFLICT,
         Errno::ENOSPC | Errno::EDQUOT => StatusCode::INSUFFICIENT_STORAGE,
         Errno::EFBIG => StatusCode::PAYLOAD_TOO_LARGE,
-        // There are too many open files.
+        // Too many files are open, or no server can be reached.
         Errno::EMFILE | Errno::ENFILE | Errno::EHOSTUNREACH => StatusCode::SERVICE_UNAVAILABLE,
         Errno::ENOTSUP | Errno::ENOSYS => StatusCode::NOT_IMPLEMENTED,
         _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -46,7 +46,7 @@ impl FileRequest {
             return finished(answer, Body::empty());
         }
         let location = self.location.clone();
-        // Long lists take long to write.
+        // A long list takes long to format.
         let text = self.call(move |logical| {
             let entries = logical.exports.list(&location.path, true, location.opaque())?;
             let listed = entries.iter().filter_map(|FolderEntry { name, metadata }| {
@@ -135,7 +135,7 @@ pub(super) fn escaped_text(text: &str) -> String {
     escaped
 }
 
-/// A number with its thousands apart.
+/// A number with its thousands separated.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();

@@ -1,4 +1,4 @@
-//! The path of a URL, and the snapshot of a federation that it names.
+//! The path in a URL, and the snapshot of a federation that it names.
 
 use http::Uri;
 use nix::errno::Errno;
@@ -11,7 +11,7 @@ use crate::protocol::http::clients::token_of_query;
 /// The first byte of the name of a snapshot in a path.
 const SNAPSHOT_MARK: u8 = b'@';
 
-/// What a URL names.
+/// The location that a URL names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UrlLocation {
     /// The path, without a snapshot.
@@ -33,11 +33,11 @@ pub(super) struct UrlLocation {
 impl UrlLocation {
     /// The location of a URL: `/lhc.fed/@41/run7.root` as of commit 41, `/lhc.fed/@winter26/run7.root` as of a tag.
     ///
-    /// Of the query only names with a dot are opaque information, as in `?fb.csn=41`, and `tried`; others are those of
-    /// browsers, but for `authz`, which has a token.
+    /// Of the query only names with a dot and `tried` are opaque information, as in `?fb.csn=41`; other names belong to
+    /// browsers, except `authz`, which has a token.
     ///
     /// # Errors
-    /// `EINVAL` if the path cannot be one, or the query contradicts its snapshot.
+    /// `EINVAL` if the path is invalid, or the query contradicts its snapshot.
     pub(super) fn of(uri: &Uri, federations: &[String]) -> Result<Self, HttpFailure> {
         Self::of_path(uri.path(), uri.query().unwrap_or_default(), federations)
     }
@@ -94,13 +94,13 @@ impl UrlLocation {
         let value = percent_encoding::percent_encode(snapshot, percent_encoding::NON_ALPHANUMERIC);
         let separator: &[u8] = if self.opaque.is_empty() { b"" } else { b"&" };
         self.opaque.extend([separator, key, value.to_string().as_bytes()].concat());
-        // A tag can be made anew with another commit; a commit is for ever.
+        // A tag can be made again with another commit; a commit never changes.
         self.is_immutable = is_number;
         self.path = StoragePath::new(&[name, b"/", below].concat())?;
         Ok(())
     }
 
-    /// What links to entries of a folder have behind their paths.
+    /// The suffix of links to entries of a folder.
     pub(super) fn link_query(&self) -> String {
         if self.query.is_empty() { String::new() } else { format!("?{}", self.query) }
     }

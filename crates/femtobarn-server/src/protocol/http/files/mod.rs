@@ -11,14 +11,15 @@
 //! | `copy` | `COPY` from and to other servers |
 //! | `redirects` | requests for files that other servers have, if this one has no data |
 //! | `digests` | the header `Want-Digest` |
-//! | `failure` | answers to requests that fail |
+//! | `failure` | answers to failed requests |
 //!
 //! 1. A path with a commit in it, `/lhc.fed/@41/run7.root`, always has the same bytes, and only such answers may be
-//!    kept by caches for ever. The newest state of a federation may not be kept at all: caches join blocks of one name.
-//! 2. Bytes are never compressed: clients ask for ranges of them.
+//!    kept by caches for ever. The newest state of a federation must not be cached at all: caches join blocks of one
+//!    name.
+//! 2. Bytes are never compressed: clients request ranges of them.
 //! 3. A file that is uploaded appears under its name when it is complete and durable.
-//! 4. Work that may block has threads of its own, so that a wait for a disk does not delay catalogues.
-//! 5. A client that neither takes nor sends bytes for five minutes is given up.
+//! 4. Work that may block has separate threads, so that a wait for a disk does not delay catalogues.
+//! 5. A client that neither receives nor sends bytes for five minutes is given up.
 //!
 //! Sources: RFC 9110 (HTTP), RFC 4918 (WebDAV, class 1 without properties that clients set), RFC 3230 (`Want-Digest`).
 
@@ -62,10 +63,10 @@ use crate::physical::{StorageError, StoragePath, StorageResult};
 use crate::protocol::buffers::BufferPool;
 use crate::protocol::listener::Peer;
 
-/// How long a client may take for its next bytes.
+/// The longest wait for a client's next bytes.
 const STALL_MAX: Duration = Duration::from_secs(300);
 
-/// What scripts of other sites may send and see.
+/// The headers that scripts of other sites may send and see.
 const CROSS_ORIGIN: [(HeaderName, &str); 4] = [
     (ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, OPTIONS"),
     (ACCESS_CONTROL_ALLOW_HEADERS, "range, authorization, if-range, if-none-match, want-digest"),
@@ -86,7 +87,7 @@ pub struct FileSite {
     pub federations: Vec<String>,
     /// The sites whose pages may read files from scripts; `*` for all.
     pub origins: Vec<String>,
-    /// The servers with which files are copied; if none, `COPY` is refused.
+    /// The servers with which files are copied; if `None`, `COPY` is refused.
     pub others: Option<Arc<OtherServers>>,
     /// Memory for bytes in transit.
     pub buffers: Arc<BufferPool>,
@@ -253,8 +254,8 @@ impl FileSite {
         if copies { METHODS_AND_COPY } else { METHODS }
     }
 
-    /// Adds what lets scripts of other sites read an answer. Caches give an answer to clients with other origins, too, so
-    /// it does not depend on the origin of the request unless `Vary` says so.
+    /// Adds the headers that let scripts of other sites read an answer. Caches return an answer to clients with other
+    /// origins, too, so it does not depend on the origin of the request unless `Vary` says so.
     fn add_cross_origin(&self, origin: Option<HeaderValue>, headers: &mut HeaderMap) {
         let allowed = if self.origins.iter().any(|known| known == "*") {
             HeaderValue::from_static("*")
@@ -275,7 +276,7 @@ impl FileSite {
     }
 }
 
-/// A URL without what may be a secret in it: a password, and its query.
+/// A URL without its possible secrets: a password, and its query.
 fn without_query(url: &Uri) -> String {
     let host = url.authority().map(|it| it.as_str().rsplit('@').next().unwrap_or_default());
     match (url.scheme_str(), host) {

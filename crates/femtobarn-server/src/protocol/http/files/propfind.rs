@@ -18,8 +18,8 @@ use crate::physical::{FileKind, FolderEntry, Metadata, Storage};
 const DEPTH: HeaderName = HeaderName::from_static("depth");
 
 impl FileRequest {
-    /// The properties of a path, which clients with any right to it may see, and with `Depth: 1` those of a folder's
-    /// entries.
+    /// The properties of a path, and with `Depth: 1` those of a folder's entries. Clients with any right to the path
+    /// may see them.
     pub(super) async fn propfind(&self) -> Result<Response, HttpFailure> {
         let with_entries = match self.header(&DEPTH).unwrap_or("1").trim() {
             "0" => {

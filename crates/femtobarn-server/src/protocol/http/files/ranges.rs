@@ -10,18 +10,18 @@ const RANGES_MAX: usize = 4096;
 /// The bytes of a file that a request is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RequestedBytes {
-    /// All of them.
+    /// The whole file.
     Whole,
-    /// Ranges that are not empty, in the order in which they were asked for.
+    /// Ranges that are not empty, in the requested order.
     Ranges(Vec<Range<u64>>),
 }
 
-/// The ranges of a header for a file of `size` bytes. Ranges beyond its end are left out; a header of another unit, or
-/// one that cannot be understood, is ignored.
+/// The ranges of a header for a file of `size` bytes. Ranges beyond its end are left out; a malformed header, or one in
+/// another unit, is ignored.
 ///
 /// # Errors
-/// [`HttpFailure::OutOfRange`] if no range is left; [`HttpFailure::Malformed`] if there are too many, or several have together
-/// more than twice the bytes of the file.
+/// [`HttpFailure::OutOfRange`] if no range is left; [`HttpFailure::Malformed`] if there are too many, or several have
+/// together more than twice the bytes of the file.
 pub(super) fn requested(header: Option<&str>, size: u64) -> Result<RequestedBytes, HttpFailure> {
     let Some(list) = header.and_then(list_of) else { return Ok(RequestedBytes::Whole) };
     if list.split(',').count() > RANGES_MAX {
@@ -50,7 +50,7 @@ fn list_of(header: &str) -> Option<&str> {
     unit.trim().eq_ignore_ascii_case("bytes").then_some(list)
 }
 
-/// The bytes of one specification, none if they lie beyond the end; `None` if it is malformed.
+/// The bytes of one specification, empty if they lie beyond the end; `None` if it is malformed.
 fn range_of(text: &str, size: u64) -> Option<Range<u64>> {
     let (first, last) = text.split_once('-')?;
     match (first.trim(), last.trim()) {

@@ -27,7 +27,7 @@ use crate::physical::{Metadata, OpenMode, Storage, StorageError};
 
 const BYTES: &str = "application/octet-stream";
 
-/// A file that is open for an answer.
+/// An open file, for an answer.
 struct OpenedFile {
     file: Arc<SharedFile>,
     metadata: Metadata,
@@ -54,7 +54,7 @@ impl FileRequest {
             return finished(answer.status(StatusCode::NOT_MODIFIED), Body::empty());
         }
         if self.wants_digest() {
-            // It tells what is in the file.
+            // A digest reveals the content of the file, so the client needs the right to read it.
             self.check(Action::Read, &self.location.path)?;
         }
         let digest = self.digest(&opened.file, &opened.metadata).await?;
@@ -92,7 +92,7 @@ impl FileRequest {
             .map_err(missing_below_a_file)
     }
 
-    /// The file, open to be sent to another server, and its size.
+    /// The file, opened for sending it to another server, and its size.
     pub(super) async fn open_to_push(&self) -> Result<(Arc<SharedFile>, u64), HttpFailure> {
         self.check(Action::Read, &self.location.path)?;
         let opened = self.open().await?;
@@ -140,8 +140,8 @@ impl FileRequest {
         finished(answer, self.body(file, vec![AnswerPart::Range(range)]).await?)
     }
 
-    /// An answer with several ranges, exactly those and in the order in which they were asked for: JSROOT and uproot count
-    /// on it.
+    /// An answer with several ranges: exactly the requested ones, in the requested order, on which JSROOT and uproot
+    /// rely.
     async fn several_ranges(
         &self,
         answer: Builder,

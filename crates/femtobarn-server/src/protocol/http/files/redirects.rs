@@ -1,9 +1,9 @@
 //! Requests for files, if this server has no data: they are redirected to servers that have it.
 //!
-//! 1. The answer is 307, so the client sends the same request there: by `https://` if it came by TLS. Of a body nothing is
-//!    stored here.
-//! 2. A client needs some right to each path here. What it may do there, the server says that has the path.
-//! 3. The path and the query go along as they came. A token in a header does not: it would become part of a URL.
+//! 1. The answer is 307, so the client sends the same request there; the URL is `https://` if the request came by TLS.
+//!    No part of a body is stored here.
+//! 2. A client needs some right to each path here. The server with the path decides which actions it may perform.
+//! 3. The path and the query are passed on unchanged. A token in a header is not: it would become part of a URL.
 
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, LOCATION, RANGE};
@@ -16,11 +16,11 @@ use super::failure::HttpFailure;
 use super::location::UrlLocation;
 use crate::logical::redirector::{Asked, AskingClient, Redirector, Wish};
 
-/// The name by which a client knows this server, for the server to which it moves on.
+/// The name by which a client knows this server, for the server that it is redirected to.
 pub(super) const VIA: &str = "fb.via";
 
 impl FileRequest {
-    /// Redirects the client to a server that can do what it asks for. `query` is that of the request.
+    /// Redirects the client to a server that can carry out its request. `query` is that of the request.
     pub(super) async fn redirect(
         &self,
         redirector: &Redirector,
@@ -34,7 +34,7 @@ impl FileRequest {
             "PROPFIND" => self.reader(redirector, Wish::Look, &query).await?,
             "PUT" | "MKCOL" => self.server(redirector, Wish::Create).await?,
             "DELETE" => self.server(redirector, Wish::Change).await?,
-            // To fetch a file, or to store it elsewhere.
+            // With a source this is a copy to the path, otherwise from it.
             "COPY" if self.headers.contains_key("source") => {
                 self.server(redirector, Wish::Create).await?
             }
@@ -58,7 +58,7 @@ impl FileRequest {
         Asked { path: &location.path, opaque: location.opaque(), anew: false, client }
     }
 
-    /// Each part of a file is asked for here, the first of which tells that a client reads it.
+    /// A client requests each part of a file here; the request for the first part counts as the beginning of a read.
     fn reading(&self, method: &Method) -> Wish {
         let is_first = self.header(&RANGE).is_none_or(|range| range.starts_with("bytes=0-"));
         if is_first && method == Method::GET { Wish::Read } else { Wish::ReadOn }
@@ -68,8 +68,8 @@ impl FileRequest {
         Ok(redirector.find(&[self.asked(&self.location)], wish).await?)
     }
 
-    /// A server from which the path can be read, or the snapshot that may be in it: which folders are federations, only
-    /// the servers know.
+    /// A server from which the path can be read, or the same path with a snapshot in it: only the servers know which
+    /// folders are federations.
     async fn reader(
         &self,
         redirector: &Redirector,
@@ -82,7 +82,7 @@ impl FileRequest {
         };
         let path = self.location.path.as_bytes();
         let marks = path.windows(2).enumerate().rev().filter(|(_, two)| *two == b"/@");
-        // Below a snapshot are databases alone, whose names may begin so, too.
+        // Below a snapshot there are only databases, whose names may begin with `@`, too.
         for (mark, _) in marks.take(2) {
             let federation = String::from_utf8_lossy(&path[..mark]).into_owned();
             let location = UrlLocation::of_path(self.location.url_path(), query, &[federation])?;

@@ -1,4 +1,4 @@
-//! A file that is being stored, piece by piece, and appears under its path when it is complete.
+//! A file that is being stored, piece by piece. It appears under its path when it is complete.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,11 +15,11 @@ use crate::logical::uploads::{FILE_MODE, Upload};
 use crate::physical::{Metadata, StorageError};
 use crate::protocol::buffers::PIECE_BYTES;
 
-/// An upload, which may be given up at any time.
+/// An upload, which may be abandoned at any time.
 pub(super) struct PendingUpload {
     site: Arc<FileSite>,
     upload: Arc<Upload>,
-    /// Its place among the server's open files.
+    /// The claim of the file on a descriptor.
     _place: StoredPlace,
     /// Bytes that are not written yet.
     piece: BytesMut,
@@ -44,7 +44,7 @@ impl PendingUpload {
         Ok(())
     }
 
-    /// Writes what is left, and makes all bytes durable.
+    /// Writes the remaining bytes, and makes all bytes durable.
     pub(super) async fn complete(&mut self) -> Result<(), HttpFailure> {
         if !self.piece.is_empty() {
             self.write().await?;
@@ -55,7 +55,7 @@ impl PendingUpload {
 }
 
 impl FileRequest {
-    /// Begins to store a file at the path, of this size if it is known, if the client may.
+    /// Begins to store a file at the path, of this size if it is known, if the client has the right.
     pub(super) async fn begin_upload(
         &self,
         size: Option<u64>,
@@ -78,7 +78,7 @@ impl FileRequest {
         })
     }
 
-    /// Gives the file its path, and tells whether it replaces another one.
+    /// Gives the file its path, and returns whether it replaces another one.
     pub(super) async fn finish_upload(
         &self,
         upload: &PendingUpload,
@@ -91,7 +91,7 @@ impl FileRequest {
     }
 }
 
-/// What appeared while the request was worked on must not be replaced.
+/// The error if a file has appeared during the request, which must not be replaced.
 pub(super) fn exists_already(failure: HttpFailure) -> HttpFailure {
     match failure {
         HttpFailure::Storage(StorageError::Refused(Errno::EEXIST, what)) => {

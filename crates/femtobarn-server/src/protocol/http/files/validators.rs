@@ -11,7 +11,7 @@ use crate::physical::Metadata;
 /// The last second of the year 9999.
 const LAST_DATE: Duration = Duration::from_secs(253_402_300_799);
 
-/// What a request's conditions demand.
+/// The outcome of a request's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConditionOutcome {
     /// The request is to be done.
@@ -31,8 +31,8 @@ pub(super) fn http_date(time: SystemTime) -> String {
     httpdate::fmt_http_date(time.min(UNIX_EPOCH + LAST_DATE).max(UNIX_EPOCH))
 }
 
-/// Checks the conditions of a request against a file; `tag` is none if it does not exist. Only reading requests have the
-/// condition `If-Modified-Since`.
+/// Checks the conditions of a request against a file; `tag` is `None` if it does not exist. Only reading requests have
+/// the condition `If-Modified-Since`.
 ///
 /// # Errors
 /// [`HttpFailure::Precondition`] if the file is not the one that the client wants to change.
@@ -69,7 +69,8 @@ pub(super) fn check(
     Ok(if is_old { ConditionOutcome::NotModified } else { ConditionOutcome::Proceed })
 }
 
-/// Whether ranges may be answered, and not the whole file: the client has other ranges of these bytes, or none.
+/// Whether the answer may have ranges instead of the whole file: the client's other ranges are of these bytes, or it
+/// has none.
 pub(super) fn allows_ranges(headers: &HeaderMap, tag: &str, modified: SystemTime) -> bool {
     let Some(condition) = headers.get(IF_RANGE).and_then(|value| value.to_str().ok()) else {
         return !headers.contains_key(IF_RANGE);

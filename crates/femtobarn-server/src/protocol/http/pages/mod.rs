@@ -1,8 +1,8 @@
-//! The pages for people: static files, which ask for their data as programs do.
+//! The pages for people: static files, which request their data as programs do.
 //!
-//! They load nothing from other sites, and run no script but those here. `inside_worker.js` also runs `inside.wasm`, the program
-//! with which browsers look into files; a server that was built without it does not have that file. `build.rs` compresses all
-//! files for clients that take gzip.
+//! They load nothing from other sites, and run only the scripts here. `inside_worker.js` also runs `inside.wasm`, the
+//! program with which browsers look into files; a server that was built without it does not have that file. `build.rs`
+//! compresses all files for clients that accept gzip.
 
 use axum::Router;
 use axum::response::{IntoResponse, Response};
@@ -19,9 +19,9 @@ const STYLE: &str = "text/css; charset=utf-8";
 const ICON: &str = "image/svg+xml";
 const PROGRAM: &str = "application/wasm";
 
-/// What a page may load and run.
+/// The sources that a page may load and run.
 const POLICY: &str = "default-src 'self'";
-/// The same, and WebAssembly. A worker has the policy of its own file.
+/// The policy of a page, and WebAssembly. A worker has the policy of its own file.
 const POLICY_OF_WORKER: &str = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'";
 
 const WORKER: &str = "/pages/inside_worker.js";
@@ -35,7 +35,7 @@ struct PageFile {
     gzip: &'static [u8],
 }
 
-/// A file beside this one, at a path of its own or below `/pages`.
+/// A file beside this one, at its own path or below `/pages`.
 macro_rules! page_file {
     ($name:literal, $media_type:expr) => {
         page_file!($name, $media_type, concat!("/pages/", $name))
@@ -86,7 +86,7 @@ const FILES: [PageFile; 24] = [
     INSIDE,
 ];
 
-/// The page of what the server does.
+/// The status page.
 pub(super) async fn status(headers: HeaderMap) -> Response {
     STATUS.answer(&headers)
 }
@@ -115,7 +115,7 @@ impl PageFile {
     }
 }
 
-/// Whether a client takes gzip, which it may refuse by a quality of 0 (RFC 9110, section 12.5.3).
+/// Whether a client accepts gzip, which it may refuse by a quality of 0 (RFC 9110, section 12.5.3).
 fn takes_gzip(headers: &HeaderMap) -> bool {
     let codings = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|it| it.to_str().ok());
     codings.flat_map(|it| it.split(',')).any(|coding| {

@@ -1,14 +1,14 @@
 //! How long files stay on the disk: durations of ISO 8601, such as `P1D` or `PT3600S`.
 
-/// Seconds of a file whose client does not say.
+/// The lifetime in seconds of a file whose client states none.
 pub(super) const USUAL_SECONDS: u64 = DAY;
-/// Seconds that a file stays at most: a client that wants more asks again.
+/// The longest lifetime in seconds: a client that needs more asks again.
 pub(super) const SECONDS_MAX: u64 = 365 * DAY;
 
 const DAY: u64 = 24 * 3600;
 
-/// The seconds of a duration of whole numbers, at most [`SECONDS_MAX`]; none if it is not one. Years and months, which have no
-/// length of their own, are taken for 365 and 30 days.
+/// The seconds of a duration of whole numbers, at most [`SECONDS_MAX`]; `None` if it is malformed. Years and months,
+/// whose lengths vary, count as 365 and 30 days.
 pub(super) fn seconds_of(text: &str) -> Option<u64> {
     let (date, time) = match text.strip_prefix('P')?.split_once('T') {
         Some((_, "")) => return None,
@@ -24,7 +24,7 @@ pub(super) fn seconds_of(text: &str) -> Option<u64> {
     Some(seconds.min(SECONDS_MAX))
 }
 
-/// The sum of numbers with these letters behind them, each at most once and in this order.
+/// The sum of numbers with these letters after them, each at most once and in this order.
 fn sum(mut text: &str, letters: &[(char, u64)]) -> Option<u64> {
     let (mut total, mut letters) = (0_u64, letters.iter());
     while !text.is_empty() {

@@ -1,8 +1,8 @@
-//! The WLCG Tape REST API, version 1: files are brought from mass storage to the disk, and clients look where they are.
+//! The WLCG Tape REST API, version 1: clients stage files from mass storage to the disk, and query their state.
 //!
-//! 1. A request belongs to the user who made it; others are told that there is none.
-//! 2. Requests survive a restart, and pin what they stage until it is released or its lifetime is over:
-//!    [`stage_requests`](crate::logical::stage_requests).
+//! 1. A request belongs to the user who made it; for other users it does not exist.
+//! 2. Requests survive a restart, and pin the files that they stage until these are released or their lifetimes are
+//!    over: [`stage_requests`](crate::logical::stage_requests).
 
 mod lifetime;
 
@@ -29,7 +29,7 @@ use crate::protocol::listener::Peer;
 
 /// Files of a request at most.
 const FILES_MAX: usize = 10_000;
-/// Where the API is.
+/// The path of the API.
 const ROOT: &str = "/api/tape/v1";
 
 /// The API of a server.
@@ -39,7 +39,7 @@ struct TapeSite {
 
 type SharedTape = State<Arc<TapeSite>>;
 
-/// What every request is known by.
+/// The parts of every request that identify its client.
 type TapeClient = (Extension<Peer>, HeaderMap);
 
 /// Why a request is refused.
@@ -74,7 +74,7 @@ pub(super) fn routes(files: Arc<FileSite>) -> Router {
     files.blocking.spawn_blocking(move || logical.stage_requests.resume(&logical.exports));
     let site = Arc::new(TapeSite { files });
     let mut routes = Router::new().route("/.well-known/wlcg-tape-rest-api", get(well_known));
-    // gfal2 ends these with a slash.
+    // gfal2 appends a slash to these paths.
     for end in ["", "/"] {
         routes = routes
             .route(&format!("{ROOT}/stage{end}"), post(stage))
@@ -193,7 +193,7 @@ async fn archive_info(
     Ok(Json(told.await?))
 }
 
-/// Where a file is, in the words of the API.
+/// The locality of a file, in the words of the API.
 fn locality(logical: &Logical, path: &StoragePath, name: &str) -> Value {
     match logical.exports.metadata(path, Opaque::default()) {
         Ok(found) => {
@@ -214,7 +214,7 @@ impl TapeSite {
             .map_err(|Refusal(what)| TapeRefusal(StatusCode::UNAUTHORIZED, what))
     }
 
-    /// The user, and the paths of files for which he has the right to an action.
+    /// The user, and the paths of the files on which the user has the right to an action.
     fn asked(
         &self,
         peer: &Peer,
@@ -267,7 +267,7 @@ impl TapeSite {
         begun.await
     }
 
-    /// Makes a change and records it.
+    /// Makes a change and records it in the audit log.
     async fn recorded<T>(
         &self,
         peer: &Peer,
@@ -287,7 +287,7 @@ impl TapeSite {
         changed
     }
 
-    /// Does something with the requests of clients.
+    /// Runs an operation on the requests of clients.
     async fn asking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Logical) -> StorageResult<T> + Send + 'static,

@@ -1,6 +1,7 @@
-//! The answer to `COPY`: markers, which tell every five seconds how many bytes have moved, and the outcome.
+//! The answer to `COPY`: markers, which report every five seconds how many bytes have moved, and the outcome.
 //!
-//! The answer begins before the copy, so its status says only that the copy was begun, and one that fails is counted here.
+//! The answer begins before the copy, so its status reports only that the copy has begun, and a failure is counted
+//! here.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -24,12 +25,12 @@ use crate::protocol::http::files::failure::HttpFailure;
 
 /// The time between two markers.
 const MARKER_INTERVAL: Duration = Duration::from_secs(5);
-/// How long a copy may be without a byte that moves.
+/// The longest time of a copy without a byte that moves.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// How long it may take, after all bytes have moved, until both sides have stored and summed them.
+/// The longest time, after all bytes have moved, until both sides have stored and summed them.
 const SETTLE_MAX: Duration = Duration::from_secs(1800);
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Debug, Default)]
 pub(super) struct CopyProgress {
     moved: AtomicU64,
@@ -48,12 +49,12 @@ impl CopyProgress {
         self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// All bytes have moved.
+    /// Records that all bytes have moved.
     pub(super) fn settle(&self) {
         self.is_settling.store(true, Ordering::Relaxed);
     }
 
-    /// The number of bytes, and whether they are all.
+    /// The number of bytes moved, and whether they are all.
     fn state(&self) -> (u64, bool) {
         (self.moved.load(Ordering::Relaxed), self.is_settling.load(Ordering::Relaxed))
     }
@@ -61,7 +62,7 @@ impl CopyProgress {
 
 type Lines = Sender<Result<Bytes, Infallible>>;
 
-/// Makes a copy while its client listens, and tells how far it is. `what` names it in the log.
+/// Makes a copy while its client listens, and reports its progress. `what` names it in the log.
 pub(super) fn answer(
     progress: Arc<CopyProgress>,
     what: String,
@@ -88,7 +89,7 @@ pub(super) fn answer(
                 format!("failure: {why}\n")
             }
         };
-        // A client that reads nothing must not keep this task.
+        // A client that does not read must not keep this task.
         let _ = timeout(STALL_MAX, lines.send(Ok(last.into()))).await;
     });
     let headers = [(CONTENT_TYPE, "text/perf-marker-stream"), (CACHE_CONTROL, "no-store")];
@@ -96,7 +97,8 @@ pub(super) fn answer(
     (StatusCode::ACCEPTED, headers, body).into_response()
 }
 
-/// Sends markers, and returns when the copy is to be given up: if its client has gone, or no byte moves for this time.
+/// Sends markers, and returns when the copy must be given up: if its client has disconnected, or no byte moves for this
+/// time.
 async fn watched(
     progress: &CopyProgress,
     lines: &Lines,

@@ -1,17 +1,19 @@
-//! `COPY`: a file is fetched from another server (pull), or stored at another one (push), without going through the client:
-//! third-party copies, as FTS, Rucio, gfal2 and davix ask for.
+//! `COPY`: a file is fetched from another server (pull), or stored at another one (push), without passing through the
+//! client: third-party copies, as FTS, Rucio, gfal2 and davix request them.
 //!
 //! | module | contents |
 //! |---|---|
-//! | `order` | what a client asks for |
+//! | `order` | the client's request |
 //! | `others` | requests to other servers: which ones, with which headers, and their redirects |
 //! | `transfer` | the bytes, and their checksum |
-//! | `markers` | the answer, which tells how far a copy is |
+//! | `markers` | the answer, which reports the progress |
 //!
-//! 1. A client reaches no server through this one but those that the operator allows (`copy.hosts`).
-//! 2. Headers for the other server, which may have a token, go to the host alone that the client named, over TLS alone.
-//! 3. A pulled file is an upload as that of `PUT`: it appears when it is complete, and a copy that fails leaves nothing.
-//! 4. A copy ends when its client has gone, and when no byte has moved for a minute.
+//! 1. A client reaches no server through this one except those that the operator allows (`copy.hosts`).
+//! 2. Headers for the other server, which may have a token, are sent only to the host that the client named, and only
+//!    over TLS.
+//! 3. A pulled file is an upload as that of `PUT`: it appears when it is complete, and a copy that fails leaves no
+//!    file.
+//! 4. A copy ends when its client has disconnected, and when no byte has moved for a minute.
 //!
 //! Source: WLCG HTTP-TPC. The client sends `COPY` to one server with the URL of the other as `Source` or `Destination`.
 
@@ -35,7 +37,7 @@ use super::{FileRequest, without_query};
 use crate::auth::Asker;
 
 impl FileRequest {
-    /// Stores a file of another server, and records it: whoever began it was answered already.
+    /// Stores a file of another server, and records the change: the client was answered already.
     async fn recorded_pull(
         &self,
         others: &OtherServers,

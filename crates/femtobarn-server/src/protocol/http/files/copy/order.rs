@@ -1,4 +1,4 @@
-//! What a client asks for by the headers of `COPY`.
+//! The client's request for a copy, from the headers of `COPY`.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, Uri};
 
 use crate::protocol::http::files::failure::HttpFailure;
 
-/// What the names of headers for the other server begin with.
+/// The prefix of headers for the other server.
 const PASSED_ON: &str = "transferheader";
 
 /// Headers that belong to a connection and to the bytes on it.
@@ -31,13 +31,13 @@ const NOT_PASSED_ON: [HeaderName; 13] = [
     UPGRADE,
 ];
 
-/// What the names of further such headers begin with: those for proxies, and conditions.
+/// Prefixes of headers that are not passed on either: those for proxies, and conditions.
 const KINDS_NOT_PASSED_ON: [&str; 2] = ["proxy-", "if-"];
 
-/// Where the bytes go.
+/// The direction of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// From the other server.
+    /// From the other server to this one.
     Pull,
     /// To the other server.
     Push,
@@ -46,15 +46,15 @@ pub(super) enum Direction {
 /// Whether the checksums of both servers are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DigestDemand {
-    /// They are, and a server that tells none fails the copy.
+    /// The checksums are compared, and a server without one fails the copy.
     Demanded,
-    /// They are, if the other server tells its own.
+    /// The checksums are compared, if the other server has one.
     IfTold,
-    /// They are not.
+    /// The checksums are not compared.
     Unwanted,
 }
 
-/// A copy that a client asks for.
+/// A requested copy.
 #[derive(Clone, Debug)]
 pub(super) struct CopyOrder {
     pub direction: Direction,
@@ -73,7 +73,7 @@ pub(super) struct OtherFile {
 }
 
 impl CopyOrder {
-    /// The order of a request with these headers.
+    /// Parses the headers of a request.
     ///
     /// # Errors
     /// [`HttpFailure::Malformed`], which names the header.
@@ -100,7 +100,7 @@ impl CopyOrder {
             }
         };
         let other = OtherFile { url: url_of(url)?, headers: passed_on(headers)? };
-        // Any of them may be a secret.
+        // Any of the headers may be a secret.
         if !other.headers.is_empty() && !other.is_encrypted() {
             return Err(malformed("headers of TransferHeader are sent to https:// URLs alone"));
         }
@@ -141,10 +141,10 @@ impl fmt::Display for OtherFile {
     }
 }
 
-/// The URL of a file at another server. Clients write `davs://` for `https://`, too.
+/// The URL of a file at another server. Clients also write `davs://` for `https://`.
 ///
 /// # Errors
-/// [`HttpFailure::Malformed`] if it is none, or has a user's name and password in it.
+/// [`HttpFailure::Malformed`] if it is not a URL of these, or has a user's name and password.
 pub(super) fn url_of(text: &str) -> Result<Uri, HttpFailure> {
     let text = match text.split_once("://") {
         Some(("davs", rest)) => format!("https://{rest}"),

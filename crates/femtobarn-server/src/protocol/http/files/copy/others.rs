@@ -18,9 +18,9 @@ use crate::physical::StorageError;
 use crate::protocol::http::files::digests::WANT_DIGEST;
 use crate::protocol::http::files::failure::HttpFailure;
 
-/// Copies that are made at once.
+/// The most concurrent copies.
 const COPIES_MAX: usize = 64;
-/// When a client that finds all of them in use may try again.
+/// When a client may retry if all turns are in use.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 /// Redirects of one request.
 const REDIRECTS_MAX: usize = 8;
@@ -34,7 +34,7 @@ pub struct OtherServers {
 }
 
 impl OtherServers {
-    /// These servers, also without TLS if `allows_plain`.
+    /// Allows these servers, also without TLS if `allows_plain`.
     ///
     /// # Errors
     /// A text, if no certificate authorities are trusted.
@@ -62,7 +62,7 @@ impl OtherServers {
         })
     }
 
-    /// Fails unless the server of a file may be asked, as far as its name tells.
+    /// Fails unless the name of a file's server is allowed.
     pub(super) fn check(&self, file: &OtherFile) -> Result<(), HttpFailure> {
         if !file.is_encrypted() && !self.allows_plain {
             let what = "a server with TLS copies from and to https:// URLs alone";
@@ -71,7 +71,7 @@ impl OtherServers {
         self.hosts.admit_name(file.host()).map_err(HttpFailure::Forbidden)
     }
 
-    /// Sends a request without bytes, wherever its server redirects it.
+    /// Sends a request without a body, and follows redirects.
     pub(super) async fn ask(
         &self,
         file: &OtherFile,
@@ -102,7 +102,7 @@ impl OtherServers {
         answer.map_err(|error| HttpFailure::Elsewhere(format!("{file}: {}", causes(&error))))
     }
 
-    /// Whether an answer redirects to another file, to which the visit goes on.
+    /// Whether an answer redirects to another file, with which the visit continues.
     pub(super) fn is_redirected(
         &self,
         visit: &mut ServerVisit,
@@ -124,7 +124,7 @@ impl OtherServers {
     }
 }
 
-/// A request on its way from server to server.
+/// A request that follows redirects from server to server.
 pub(super) struct ServerVisit {
     pub file: OtherFile,
     redirects: usize,
@@ -145,7 +145,7 @@ impl ServerVisit {
 }
 
 impl OtherFile {
-    /// The file that a redirect names. Headers for this one's server stay with it.
+    /// The file that a redirect names. Headers for the host of this file are not passed to another host.
     fn redirected_to(&self, location: &str) -> Result<OtherFile, HttpFailure> {
         let is_path = location.starts_with('/') && !location.starts_with("//");
         let url = match (is_path, self.url.scheme_str(), self.url.authority()) {

@@ -1,8 +1,10 @@
-//! The bytes of a copy, and their checksum, which the other server is asked for when they have moved: to ask before would
-//! delay the first byte until a large file was read.
+//! The bytes of a copy, and their checksum, which the other server is asked for when they have moved: an earlier
+//! question would delay the first byte until it has read a large file.
 //!
-//! 1. A server may answer before it has taken all bytes. A push succeeds only if they were all sent before its answer.
-//! 2. An answer that is not the last one ends the connection with the bytes that it has not taken.
+//! 1. A server may answer before it has accepted all bytes. A push succeeds only if they were all sent before its
+//!    answer.
+//! 2. After an answer that is not the last one, the connection is ended with the bytes that the server has not
+//!    accepted.
 
 use std::convert::Infallible;
 use std::io;
@@ -30,7 +32,8 @@ use crate::protocol::http::files::digests::DIGEST;
 use crate::protocol::http::files::failure::HttpFailure;
 use crate::protocol::http::files::upload::PendingUpload;
 
-/// How long a server may think about a file before its bytes are sent: it may redirect, and would throw them away.
+/// How long a server may take to accept a request before the bytes are sent: it may redirect, and would throw them
+/// away.
 const GO_AHEAD_MAX: Duration = Duration::from_secs(1);
 
 impl FileRequest {
@@ -74,7 +77,7 @@ impl FileRequest {
         (file, size): (Arc<SharedFile>, u64),
         progress: &Arc<CopyProgress>,
     ) -> Result<(), HttpFailure> {
-        // Not every server knows conditions.
+        // Not every server supports conditions.
         if order.keeps_existing {
             let existing = others.ask(&order.other, Method::HEAD, false).await?;
             if existing.status().is_success() {
@@ -89,7 +92,7 @@ impl FileRequest {
             if size == 0 {
                 progress.settle();
             }
-            // Dropped with this attempt, it ends the bytes.
+            // Dropping it with this attempt ends the body.
             let (_attempt, ended) = oneshot::channel();
             let sent = Arc::new(Mutex::new(SentBytes { size, ..SentBytes::default() }));
             let mut request = put(&visit, body, (Arc::clone(&sent), Arc::clone(progress)), ended);
@@ -118,9 +121,9 @@ impl FileRequest {
 /// The bytes of one attempt to store a file.
 #[derive(Default)]
 struct SentBytes {
-    /// How many there are.
+    /// The number of bytes.
     size: u64,
-    /// How many were sent, and their checksum.
+    /// The number of bytes sent, and their checksum.
     count: u64,
     sum: Adler32,
 }
@@ -140,7 +143,7 @@ fn put(
             if let Some(awaited) = awaited {
                 tokio::select! {
                     () = awaited.notified() => {}
-                    // Servers that do not answer it get the bytes all the same.
+                    // Servers that do not send an interim answer get the bytes nevertheless.
                     () = sleep(GO_AHEAD_MAX) => {}
                     _ = &mut ended => return Err(not_wanted()),
                 }
