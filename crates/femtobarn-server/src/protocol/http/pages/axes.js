@@ -1,11 +1,11 @@
-// Axes of drawings of numbers. An axis is {bins, low, high}, and has `text` if its numbers are written as something else, such as times.
+// Axes of plots. An axis is {bins, low, high}, and has `text` if its numbers are shown in another form, such as times.
 import { drawn } from "./elements.js";
 import { real } from "./numbers.js";
 
 const FRAME = { right: 8, top: 26, bottom: 24 };
 const WIDTH = { least: 280, usual: 1000 };
 const TICKS = 6;
-// The width of a letter, and what is left of a line for others.
+// The width of a letter, and the part of a line that is left for other texts.
 const [LETTER, BESIDE] = [8, 100];
 
 // The frame of a drawing that is so high, and has room at its left. It is as wide as it is shown, so that letters keep their size.
@@ -37,13 +37,13 @@ export function leftAxis(axis, frame, y) {
     ])];
 }
 
-// A title that fits beside what else is in its line.
+// A title that fits beside the other texts in its line.
 export function fitting(title, { inner }) {
   const letters = Math.max(10, Math.floor((inner - BESIDE) / LETTER));
   return title.length > letters ? `${title.slice(0, letters - 1)}…` : title;
 }
 
-// What is written at an axis: the ends of times, else round numbers, multiples of 1, 2 or 5 times a power of ten.
+// The labels of an axis: its ends for times, otherwise round numbers, multiples of 1, 2 or 5 times a power of ten.
 function ticksOf({ low, high, text }, room) {
   if (text) return [{ value: low, text: text(low), anchor: "start" }, { value: high, text: text(high), anchor: "end" }];
   const rough = (high - low) / Math.min(TICKS, room / BESIDE);

@@ -1,11 +1,11 @@
-// The page of what is in the federations. The address has all that is chosen, so that a link to it shows the same.
+// The page `/catalogue`. The address has all choices, so that a link to it shows the same.
 import { $, ask, count, escaped, moment, showError, size } from "./elements.js";
 import { showClasses } from "./classes.js";
 import { beginContainers, showContainers } from "./containers.js";
 import { beginDetails, showDetails } from "./details.js";
 import { beginHistory, showHistory } from "./history.js";
 
-// What belongs to the details of a container, which every other choice closes.
+// The choices within the details of a container, which every other choice closes.
 const DETAILS = { container: "", inside: "", entry: "", field: "", second: "", where: "", bins: "", low: "", high: "",
   bins2: "", low2: "", high2: "" };
 const DEFAULTS = { federation: "", csn: "", view: "containers", search: "", class: "", state: "", sort: "created",
@@ -14,12 +14,12 @@ const VIEWS = { containers: showContainers, classes: showClasses, history: showH
 
 const chosen = { ...DEFAULTS };
 let overview = null;
-// What waits for answers of the server; it ends when something else is chosen.
+// Aborts the requests to the server when something else is chosen.
 let waiting = new AbortController();
-// What the view shows. Below the details of a container it stays as it is, with its focus.
+// The choices that the view shows. Below the details of a container it stays as it is, with its focus.
 let drawn = "";
 
-// Changes what is chosen, and shows it. What is typed or dragged does not become a step back.
+// Changes the choices, and shows them. Typing and dragging add no step to the browser's history.
 async function choose(changes, isStep = true) {
   const isInside = Object.keys(changes).every((name) => name in DETAILS && name !== "container");
   Object.assign(chosen, isInside ? {} : DETAILS, changes);

@@ -1,4 +1,4 @@
-// The view of the classes: a graph of which class's fields link to which class, and a list.
+// The view of the classes: a graph of the links from the fields of classes to classes, and a list.
 import { $, count, element, fill, size } from "./elements.js";
 import { drawGraph } from "./graph.js";
 

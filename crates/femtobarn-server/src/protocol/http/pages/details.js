@@ -1,11 +1,11 @@
-// One container: its class, its past, and how to read it.
+// One container: its class, its history, and how to read it.
 import { $, ask, count, escaped, fill, size } from "./elements.js";
 import { allFields, typeText } from "./classes.js";
 import { beginInside, showInside } from "./inside.js";
 import { openingSnippet } from "./snippets.js";
 
 export function beginDetails(choose) {
-  // Also closed by the key Escape; and by a step back, after which the address has no container.
+  // Also closed by the Escape key, and by a step back, after which the address has no container.
   $("details").addEventListener("close", () => {
     if (new URLSearchParams(location.search).has("container")) choose({ container: "" });
   });

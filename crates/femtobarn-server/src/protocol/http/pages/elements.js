@@ -1,9 +1,9 @@
-// What the pages share: numbers for people, tables, elements, and questions to the server.
+// Functions that the pages share: numbers for people, tables, elements, and requests to the server.
 
 export { count } from "./numbers.js";
 
 const TYPING_MS = 200;
-// The pauses of fields in which somebody types.
+// The timers of text fields that wait for a pause in typing.
 const pauses = new Map();
 
 export const $ = (id) => document.getElementById(id);
@@ -42,8 +42,8 @@ function furnish(made, attributes, children) {
   return made;
 }
 
-// Fills a table with rows of texts and elements. Cells are aligned as their heads are. A table without rows has a line
-// that says so; if there is none, its section is not shown.
+// Fills a table with rows of texts and elements. Cells are aligned like their heads. A table without rows shows a line
+// for that case; without such a line, its section is hidden.
 export function fill(id, rows, none) {
   const table = $(id);
   const heads = [...table.tHead.rows[0].cells];
@@ -68,10 +68,10 @@ export function fill(id, rows, none) {
   table.replaceChild(body, table.tBodies[0]);
 }
 
-// The name of an export as it is in addresses; it may have parts.
+// The name of an export, escaped for addresses; it may have slashes.
 export const escaped = (name) => name.split("/").map(encodeURIComponent).join("/");
 
-// Calls back with the text of a field when somebody has typed there, and pauses.
+// Calls back with the text of a field after a pause in typing.
 export function whenTyped(field, then) {
   field.addEventListener("input", () => {
     clearTimeout(pauses.get(field));
@@ -79,13 +79,12 @@ export function whenTyped(field, then) {
   });
 }
 
-// Shows a text in a field, unless somebody types there.
+// Shows a text in a field, unless the user is typing there.
 export function setUnlessTyped(field, text) {
   if (!pauses.has(field)) field.value = text;
 }
 
-// The server's answer to a question, unless the signal says that nobody waits for it any more; parameters without a value are
-// left out.
+// The server's answer to a request, unless the signal aborts it; parameters without a value are left out.
 export async function ask(path, parameters = {}, signal = undefined) {
   const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined && value !== "");
   const address = given.length ? `${path}?${new URLSearchParams(given)}` : path;

@@ -1,8 +1,8 @@
-// A graph of named boxes with labelled arrows: of classes and their links, of clients and whom they wait for.
+// A graph of named boxes with labelled arrows: of classes and their links, of clients and their waits.
 import { drawn } from "./elements.js";
 
 const BOX = { height: 50, down: 82, edge: 12, most: 1100, letters: 40 };
-// Widths of a letter, in pixels: there is no way to measure a text that is not drawn yet.
+// Widths of a letter, in pixels: a text that is not drawn yet cannot be measured.
 const [BOLD, PLAIN] = [7.7, 6.8];
 
 const shortened = (text) => text.length > BOX.letters ? `${text.slice(0, BOX.letters - 1)}…` : text;

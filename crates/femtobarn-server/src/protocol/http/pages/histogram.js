@@ -1,4 +1,4 @@
-// Draws how often numbers are in each bin, or pairs of numbers in each cell.
+// Draws the count of numbers in each bin, or of pairs of numbers in each cell.
 import { bottomAxis, fitting, frameOf, leftAxis } from "./axes.js";
 import { count, drawn } from "./elements.js";
 import { real } from "./numbers.js";
@@ -24,7 +24,7 @@ export function drawHistogram(svg, name, { counts, axes: [axis] }) {
   show(svg, frame, `Histogram of ${name}`, most, name, [...bars, ...bottomAxis(axis, frame, x)]);
 }
 
-// The darker a cell, the more pairs are in it: by the root of their number, so that single pairs are seen.
+// The darkness of a cell grows with the square root of its count, so that single pairs are visible.
 export function drawDensity(svg, name, nameOfSecond, { counts, axes: [across, up] }) {
   const most = counts.reduce((a, b) => Math.max(a, b), 1);
   const frame = frameOf(svg, DENSITY.height, DENSITY.left);

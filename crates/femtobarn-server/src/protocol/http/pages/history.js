@@ -1,4 +1,4 @@
-// The view of the history: the curve of growth, the commits, and what each of them changed.
+// The view of the history: the curve of growth, the commits, and the changes of each commit.
 import { $, ask, count, drawn, element, escaped, fill, moment, setUnlessTyped, showError, size, whenTyped } from "./elements.js";
 
 const PAGE = 50;
@@ -57,7 +57,7 @@ async function showChanges(federation, commit, choose) {
   if (!$("changes").open) $("changes").showModal();
 }
 
-// Bytes over time, a step at each commit, and a line at the commit that is looked at.
+// Bytes over time, a step at each commit, and a line at the shown commit.
 function showGrowth(points, at) {
   const growth = $("growth");
   growth.closest("section").classList.toggle("is-empty", points.length < 2);

@@ -1,4 +1,4 @@
-// Looks into a container: what is counted in it (plot.js), and its first objects (objects.js). A worker reads the file and computes.
+// Looks into a container: plots (plot.js), and its first objects (objects.js). A worker reads the file and computes.
 import { $ } from "./elements.js";
 import { beginObjects, showObjects } from "./objects.js";
 import { beginPlot, offerNumbers, showPlot } from "./plot.js";
@@ -47,7 +47,7 @@ async function open(key, source) {
   const worker = new Worker("pages/inside_worker.js", { type: "module" });
   const waiting = new Map();
   let asked = 0;
-  // The worker's answer; an error that says `isExpression` is in what was asked.
+  // The worker's answer; an error with `isExpression` is in the requested expression.
   const ask = (what, more) => {
     asked += 1;
     worker.postMessage({ id: asked, ask: what, ...more });

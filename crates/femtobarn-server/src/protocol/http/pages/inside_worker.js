@@ -83,8 +83,8 @@ function objects({ first, count }) {
   return JSON.parse(answerText());
 }
 
-// Counts one or two expressions, x and y, of what the condition `where` selects. They stay for further bins. A newer request ends the
-// reading of an older one.
+// Counts one or two expressions, x and y, over the objects or items that the condition `where` selects. The values stay for further
+// bins. A newer request ends the reading of an older one.
 async function plot({ id, x, y, where, axes }) {
   newest = id;
   const key = JSON.stringify([x, y, where]);

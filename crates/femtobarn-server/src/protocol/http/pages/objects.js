@@ -4,7 +4,7 @@ import { linksIn, written } from "./values.js";
 
 const OBJECTS = 10;
 
-// `showing` shows what a function makes of the container that is read.
+// `showing` shows the result of a function of the container that is read.
 export function beginObjects(choose, showing) {
   $("inside-more").addEventListener("click", () => showing(showMore));
   $("inside-entry").addEventListener("change", (event) => choose({ entry: event.target.value.trim() }, false));

@@ -1,5 +1,5 @@
-// What is counted in a container: an expression, or two against each other, of what a condition selects; and the program that does the
-// same in a notebook.
+// Plots of a container: an expression, or two against each other, over the objects or items that a condition selects; and a program
+// for a notebook that does the same.
 import { $, count, element, size } from "./elements.js";
 import { ExpressionError, nameOf, parsedPlot } from "./expression.js";
 import { drawDensity, drawHistogram } from "./histogram.js";
@@ -7,7 +7,7 @@ import { real } from "./numbers.js";
 import { histogramSnippet } from "./snippets.js";
 import { timeText } from "./values.js";
 
-// What is chosen of each axis, and the elements that show it.
+// The choices for each axis, and the elements that show them.
 const AXES = [["bins", "low", "high"], ["bins2", "low2", "high2"]];
 const BINS_MAX = 1000;
 
@@ -57,7 +57,7 @@ export async function showPlot(reading, chosen) {
 }
 
 function givenAxis(chosen, names) {
-  // What an address has there may be no number.
+  // The address may have something other than a number there.
   const given = names.map((name) => chosen[name] === "" ? NaN : Number(chosen[name]));
   const [bins, low, high] = given.map((number) => Number.isFinite(number) ? number : undefined);
   return { bins: bins === undefined ? undefined : Math.min(Math.max(1, Math.round(bins)), BINS_MAX), low, high };

@@ -4,7 +4,7 @@ import { FUNCTIONS } from "./expression.js";
 // What binds less stands in parentheses.
 const BINDING = { or: 1, and: 2, not: 3, comparison: 4, "+": 5, "-": 5, "*": 6, "/": 6, sign: 7, "**": 8, leaf: 9 };
 
-// The lines that open a container as of the commit that is looked at.
+// The lines that open a container as of the shown commit.
 export function openingSnippet(chosen, overview) {
   const url = `root://${location.host}/${chosen.federation}`;
   const at = chosen.csn === "" ? "" : `.snapshot(csn=${overview.csn})`;

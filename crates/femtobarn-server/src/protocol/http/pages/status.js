@@ -1,10 +1,10 @@
-// The page of what the server does: shows what /api/status and /api/recalls tell, every two seconds, and /api/caches if
-// somebody looks there.
+// The status page: shows the answers of /api/status and /api/recalls, every two seconds, and of /api/caches while its
+// section is open.
 import { $, ask, count, drawn, duration, element, fill, showError, size } from "./elements.js";
 import { drawGraph } from "./graph.js";
 
 const PERIOD_MS = 2000;
-// The server reads the whole folder of a cache to tell what leaves next.
+// The server reads the whole folder of a cache to find the next files to be evicted.
 const LEAVING_PERIOD_MS = 30000;
 const POINTS = 60;
 const past = [];
@@ -69,8 +69,8 @@ function showStatus(status) {
     size(f.bytes_read), size(f.bytes_written)]), "no file is open");
 }
 
-// What to do something about. What did not change stays, so that it is not read out again; what somebody closed stays closed
-// when its number changes.
+// The alerts. An unchanged alert stays as it is, so that a screen reader does not read it again; an alert that the user has closed
+// stays closed when its number changes.
 function showAlerts(alerts) {
   const told = JSON.stringify(alerts);
   if ($("alerts").dataset.told === told) return;
@@ -86,7 +86,7 @@ function showAlerts(alerts) {
   }));
 }
 
-// Who waits for whom, if anybody waits. A client that waits for itself has two transactions.
+// The waits of clients for clients, if there are any. A client that waits for itself has two transactions.
 function showWaiting({ waits, locks }) {
   const arrows = waits.flatMap((waiter) => locks
     .filter((held) => held.federation === waiter.federation && held.target === waiter.target)
@@ -107,7 +107,7 @@ function leaves(file, cache) {
   return `in ${duration(Math.max(0, cache.idle_seconds - file.unused_seconds))} at most`;
 }
 
-// It may take long, so nothing else waits for it.
+// The answer may take long, so no other part of the page waits for it.
 async function showLeaving(status) {
   if (!status.caches.length || !$("leaving-of-caches").open || Date.now() - askedForLeaving < LEAVING_PERIOD_MS) return;
   askedForLeaving = Date.now();
