@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_listen_is_not_rung_for() {
+    fn bells_ring_for_listeners_only() {
         let folder = tempfile::tempdir().unwrap();
         let bells = Arc::new(Bells::open(folder.path()).unwrap());
         drop(bells.listen(&TARGET, 0));

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_sync_has_it_or_the_lock_when_the_one_before_ends() {
+    fn a_waiter_for_a_sync_gets_it_or_the_lock_when_the_sync_before_ends() {
         let folder = tempfile::tempdir().unwrap();
         let open = || LogProgress::open(folder.path()).unwrap();
         let syncs = open();

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_with_the_largest_count_is_no_page_to_stumble_over() {
+    fn the_count_of_changes_may_overflow() {
         let folder = tempfile::tempdir().unwrap();
         let recent = RecentChanges::open(folder.path()).unwrap();
         let mut page = RecentPage::new();

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_lose_what_only_sqlite_has() {
+    fn definitions_lose_features_of_sqlite() {
         let tables = "CREATE TABLE tags (\n    name TEXT NOT NULL,\n    csn INTEGER REFERENCES commits (csn),\n\
             \x20   FOREIGN KEY (a) REFERENCES b (c)\n) STRICT, WITHOUT ROWID;";
         let wanted =

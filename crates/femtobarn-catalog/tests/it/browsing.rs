@@ -27,7 +27,7 @@ fn changed() -> Federation {
 
 /// At every snapshot the list has the same rows as the single look-ups.
 #[test]
-fn the_list_of_a_snapshot_has_what_look_ups_find_in_it() {
+fn the_list_of_a_snapshot_equals_its_look_ups() {
     let fed = changed();
     for at in (0..=fed.catalog.head().unwrap().0).map(Csn) {
         let mut expected = vec![];
@@ -83,7 +83,7 @@ fn the_changes_of_a_commit_name_what_it_did_and_by_how_much() {
 }
 
 #[test]
-fn the_containers_of_a_dropped_database_are_told_with_their_objects() {
+fn a_dropped_database_lists_its_containers_with_their_objects() {
     let fed = Federation::new();
     let other = new_database(&fed.catalog, "run8", DatabaseState::Open).unwrap();
     let hits = new_container(&fed.catalog, other, "hits").unwrap();

@@ -102,7 +102,7 @@ fn an_epoch_that_is_raised_elsewhere_is_seen() {
 
 /// A shell, or an earlier release.
 #[test]
-fn a_change_by_a_program_that_knows_nothing_of_this_is_seen() {
+fn a_change_by_a_program_without_the_page_is_seen() {
     let mut two = Two::new();
     let sql = Connection::open(two.fed.folder.join("catalogue.sqlite")).unwrap();
     sql.execute("UPDATE database_names SET name = 'run9'", []).unwrap();

@@ -67,7 +67,7 @@ fn rows(folder: &Path) -> u32 {
 }
 
 #[test]
-fn what_a_crash_of_the_machine_took_from_a_file_is_there_when_the_catalogue_is_open() {
+fn bytes_lost_in_a_crash_of_the_machine_are_restored_when_the_catalogue_opens() {
     let (fed, file) = with_file();
     let first = commit(&fed, None, 100, b"tracks");
     commit(&fed, Some(first), 6000, b"hits");
@@ -157,7 +157,7 @@ fn the_name_of_a_file_is_durable_before_a_commit_that_synced_it() {
 }
 
 #[test]
-fn what_was_written_behind_logged_bytes_stays() {
+fn bytes_written_after_logged_ones_stay() {
     let (fed, _) = with_file();
     let file = fed.folder.join(NEW_FILE);
     fs::write(&file, b"front").unwrap();
@@ -289,7 +289,7 @@ fn a_server_syncs_files_once_bytes_could_not_be_written_back() {
 }
 
 #[test]
-fn bytes_of_a_file_that_is_gone_hinder_nobody() {
+fn logged_bytes_of_a_missing_file_are_dropped() {
     let (fed, file) = with_file();
     commit(&fed, None, 100, b"tracks");
     fs::remove_file(&file).unwrap();

@@ -66,7 +66,7 @@ pub(crate) fn a_catalogue_moves_while_it_is_used(server: &Postgres) {
     assert!(error.to_string().contains("catalogue.toml"), "{error}");
 }
 
-pub(crate) fn whoever_moves_a_catalogue_may_be_killed(server: &Postgres) {
+pub(crate) fn a_killed_mover_leaves_a_usable_catalogue(server: &Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lhc.fed");
     let catalog = LocalCatalogue::create(&place, "lhc").unwrap();

@@ -43,7 +43,7 @@ const OF_SQLITE: [&str; 3] = [
 
 /// Runs all tests in one, because one server serves them all.
 #[test]
-fn the_catalogue_in_postgresql_keeps_what_the_one_in_sqlite_does() {
+fn the_catalogue_in_postgresql_behaves_like_the_one_in_sqlite() {
     let Some(mut server) = Postgres::start() else { return };
     let mut others = Command::new(std::env::current_exe().unwrap());
     others.args(MODULES).env(CATALOGUE_URL, server.url());
@@ -54,7 +54,7 @@ fn the_catalogue_in_postgresql_keeps_what_the_one_in_sqlite_does() {
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
     moves::a_catalogue_moves_while_it_is_used(&server);
     moves::new_files_are_durable_when_the_catalogue_has_moved(&server);
-    moves::whoever_moves_a_catalogue_may_be_killed(&server);
+    moves::a_killed_mover_leaves_a_usable_catalogue(&server);
     moves::rows_that_sqlite_has_no_tables_for_stay(&server);
     failures_say_what_to_do(&server);
     postgres_faults::many_versions_are_restored(&server);
@@ -65,10 +65,10 @@ fn the_catalogue_in_postgresql_keeps_what_the_one_in_sqlite_does() {
     postgres_faults::many_threads_use_few_connections(&server);
     connections_that_end_are_made_again(&server);
     statements_that_run_again_are_parsed_twice(&server);
-    commits_that_do_not_say_what_they_touched_are_seen(&server);
-    what_the_server_has_lost_is_not_known(&server);
-    a_file_that_is_gone_fails_its_own_commits_alone(&server);
-    changes_of_rows_that_no_process_keeps_are_not_told(&server);
+    commits_without_their_touched_rows_are_seen(&server);
+    rows_that_the_server_has_lost_are_not_kept(&server);
+    a_missing_file_fails_its_own_commits_only(&server);
+    changes_of_rows_that_no_process_keeps_are_not_reported(&server);
     tables_that_a_later_release_has_raised_keep_their_version(&server);
     servers::all(&server);
     a_crash_of_the_server_loses_nothing_and_repeats_nothing(&mut server);
@@ -160,7 +160,7 @@ fn statements_that_run_again_are_parsed_twice(server: &Postgres) {
 }
 
 /// Commits of an earlier release.
-fn commits_that_do_not_say_what_they_touched_are_seen(server: &Postgres) {
+fn commits_without_their_touched_rows_are_seen(server: &Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lhc.fed");
     let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();
@@ -181,7 +181,7 @@ fn commits_that_do_not_say_what_they_touched_are_seen(server: &Postgres) {
 
 /// As if a standby without the last commit was promoted, on which either no process has committed since, or another one
 /// has.
-fn what_the_server_has_lost_is_not_known(server: &Postgres) {
+fn rows_that_the_server_has_lost_are_not_kept(server: &Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lhc.fed");
     let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();
@@ -206,7 +206,7 @@ fn what_the_server_has_lost_is_not_known(server: &Postgres) {
 }
 
 /// Commits of a group with bytes for files, which are durable there before the group is published.
-fn a_file_that_is_gone_fails_its_own_commits_alone(server: &Postgres) {
+fn a_missing_file_fails_its_own_commits_only(server: &Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lhc.fed");
     let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();
@@ -235,7 +235,7 @@ fn a_file_that_is_gone_fails_its_own_commits_alone(server: &Postgres) {
 }
 
 /// Otherwise all processes would drop the rows that they have in memory.
-fn changes_of_rows_that_no_process_keeps_are_not_told(server: &Postgres) {
+fn changes_of_rows_that_no_process_keeps_are_not_reported(server: &Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lhc.fed");
     let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();

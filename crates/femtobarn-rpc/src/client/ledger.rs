@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_to_a_caller_that_has_left_is_given_back() {
+    fn grants_to_a_caller_that_stopped_waiting_are_freed() {
         let mut ledger = Ledger::default();
         let target = LockTarget::Database(DatabaseId(1));
         let lock = Operation {

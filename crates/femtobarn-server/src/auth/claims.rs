@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_there_twice_are_refused() {
+    fn duplicate_names_are_refused() {
         let parsed = |text: &str| serde_json::from_str::<UniqueNames>(text);
         assert!(parsed(r#"{"a": {"b": 1}, "b": 2}"#).is_ok());
         assert!(parsed(r#"{"a": 1, "\u0061": 1}"#).is_err());

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn staging_includes_no_reading_and_all_rights_to_a_file_tell_where_it_is() {
+    fn staging_excludes_reading_and_every_right_includes_locating() {
         let staging = rights("storage.stage:/tape storage.create:/new storage.poll:/far", "");
         assert!(staging.may(Action::Stage, b"/tape/x") && !staging.may(Action::Read, b"/tape/x"));
         for known in [&b"/tape/x"[..], b"/new", b"/far/x"] {

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_a_name_nor_a_network_is_refused() {
+    fn texts_that_are_neither_names_nor_networks_are_refused() {
         for wrong in ["", "*cern.ch", "a*b", "https://x", "x:1094", ".cern.ch", "10.0.0.0/33"] {
             assert!(CopyHost::try_from(wrong.to_owned()).is_err(), "{wrong:?}");
         }

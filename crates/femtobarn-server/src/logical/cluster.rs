@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_are_told_and_a_lost_login_is_repeated() {
+    async fn names_are_reported_and_a_lost_login_is_repeated() {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("admin");
         let (membership, news) = Membership::new(socket.clone());

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_in_order_is_fetched_ahead_without_gaps() {
+    fn sequential_reads_are_fetched_ahead_without_gaps() {
         let ahead = ReadAhead::of_origin(ReadOrder::Unknown);
         let mut covered = None;
         for number in 0..4096 {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_at_several_places_are_told_apart() {
+    fn readers_at_different_offsets_are_distinguished() {
         let ahead = ReadAhead::of_origin(ReadOrder::Unknown);
         let mut ends = [0; 8];
         for number in 0..256 {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_says_how_it_reads_is_believed() {
+    fn an_announced_order_of_reads_is_trusted() {
         let said = ReadAhead::of_origin;
         let at_once = said(ReadOrder::Sequential).after(0, 100);
         assert_eq!(at_once, Some(100..100 + WINDOW_MAX));

@@ -28,7 +28,7 @@ impl Guarded {
 }
 
 #[test]
-fn changes_of_files_leave_lines_with_who_and_from_where() {
+fn changes_of_files_leave_lines_with_user_and_address() {
     let guarded = Guarded::start();
     let (reading, all) = ("storage.read:/", "storage.read:/ storage.modify:/store");
     let new = Location::new("/store/new").unwrap();

@@ -173,7 +173,7 @@ impl CertifiedClients {
 }
 
 #[test]
-fn certificates_of_clients_name_whoever_has_roles() {
+fn certificates_of_clients_name_subjects_of_roles() {
     let clients = CertifiedClients::start(|_| {});
     let plain = |subject, number| clients.certificate(subject, number, |_, _| {});
     let all = |access: Access| [access.clone(), access.clone(), access];

@@ -115,7 +115,7 @@ fn serves() {
 
 /// One machine could once take all connections, by not logging in or by slow requests, so that no other client got one.
 #[test]
-fn connections_that_say_nothing_or_little_leave_room_for_others() {
+fn silent_and_slow_connections_leave_room_for_others() {
     const CONNECTIONS: usize = 3000;
     let server = Flooded::start(CONNECTIONS as u64);
     server.assert_well();

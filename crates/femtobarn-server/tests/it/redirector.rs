@@ -109,7 +109,7 @@ fn silent_server() -> (String, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn a_silent_server_holds_up_nobody() {
+fn a_silent_server_delays_no_client() {
     let (silent, accepted) = silent_server();
     let site = Site::start_with(&[silent], |_| {});
     site.put(2, "file");
@@ -205,7 +205,7 @@ fn all_servers_are_named() {
 }
 
 #[test]
-fn what_others_have_takes_no_space_here() {
+fn files_of_other_servers_take_no_space_here() {
     let site = Site::start();
     assert_eq!(site.redirector.exports(), ["/data"]);
     assert!(site.redirector.status().exports.is_empty());

@@ -72,7 +72,7 @@ fn the_right_to_create_neither_renames_nor_removes_nor_reads() {
 }
 
 #[test]
-fn other_rights_to_files_tell_where_they_are_and_no_more() {
+fn other_rights_to_files_include_locating_them_only() {
     let guarded = Guarded::start();
     for scope in ["storage.stage:/store", "storage.poll:/store", "storage.modify:/store"] {
         let client = guarded.client("roots", scope).unwrap();
@@ -190,7 +190,7 @@ fn a_token_for_other_servers_is_none_where_anonymous_clients_may_read() {
 }
 
 #[test]
-fn parts_of_the_right_to_modify_allow_their_part_of_what_is_done_to_a_federation() {
+fn parts_of_the_right_to_modify_allow_their_changes_of_a_federation() {
     fn is_allowed<T>(answer: CatalogueResult<T>) -> bool {
         // An allowed request may fail for other reasons.
         !answer.is_err_and(|error: Error| error.kind() == ErrorKind::Denied)

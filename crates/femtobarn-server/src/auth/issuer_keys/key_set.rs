@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_checks_what_it_is_for_alone() {
+    fn a_key_verifies_its_own_kind_only() {
         let rsa = r#"{"kty": "RSA", "n": "AQAB", "e": "AQAB", "kid": "r""#;
         let curve = r#"{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA", "kid": "e""#;
         for (key, algorithm, is_found) in [

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_has_to_do_what_it_says_and_what_it_was_sent_since() {
+    fn the_load_of_a_server_is_the_reported_one_and_the_clients_sent_since() {
         let followers = Followers::default();
         followers.heard_from("copy", Csn(7));
         followers.heard_from(&"x".repeat(2000), Csn(7));

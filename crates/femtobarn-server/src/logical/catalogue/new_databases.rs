@@ -31,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn new_databases_go_where_space_and_time_are() {
+    fn new_databases_are_placed_by_free_space_and_load() {
         let chosen = |servers: &[ServerRow]| place(servers, "one").map(|row| row.name.clone());
         let mut servers = [row("one", 600, 0), row("two", 1000, 0), row("three", 5000, 9)];
         assert_eq!(chosen(&servers).as_deref(), Some("one"), "it is near, and nearly as good");

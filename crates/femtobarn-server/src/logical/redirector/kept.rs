@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_ask_at_once_share_a_question() {
+    async fn concurrent_clients_share_a_question() {
         let (kept, asked) = (KeptPresences::default(), Arc::new(AtomicUsize::new(0)));
         let ask = |anew| {
             let asked = Arc::clone(&asked);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_question_outlives_those_who_ask() {
+    async fn a_question_outlives_its_clients() {
         let (kept, asked) = (KeptPresences::default(), Arc::new(AtomicUsize::new(0)));
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let mut receiver = Some(receiver);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_has_is_kept_for_a_shorter_time() {
+    fn absent_paths_are_kept_for_a_shorter_time() {
         let now = clock::now();
         let is_kept = |at, presences| {
             let (_sender, known) = watch::channel(Some(Arc::new(Said { at, presences })));

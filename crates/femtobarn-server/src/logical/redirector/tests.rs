@@ -174,7 +174,7 @@ async fn a_new_path_is_made_where_its_folder_is() {
 }
 
 #[tokio::test]
-async fn servers_that_can_at_once_what_is_wished_are_preferred() {
+async fn servers_that_are_ready_for_the_access_are_preferred() {
     let all = redirector(2);
     for _ in 0..20 {
         assert_eq!(all.sends(&[on_tape(), read_only()], Wish::Read).await, Ok("s1".to_owned()));

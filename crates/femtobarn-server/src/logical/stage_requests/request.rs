@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_to_an_end_stays_as_it_is() {
+    fn finished_files_do_not_change() {
         let files =
             ["/a", "/b", "/c"].map(|path| WantedFile { path: path.to_owned(), lifetime: 9 });
         let mut request = StageRequest::new(files.to_vec(), 1);

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_makes_the_server_forget_the_requests_of_others() {
+    fn a_user_cannot_displace_the_requests_of_others() {
         let mut requests = vec![counted("ann", 1, false); 2];
         requests.extend([counted("bob", 1, false); REQUESTS_MAX - 2]);
         assert_eq!(next_to_forget(&requests), None);
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_files_those_of_the_user_with_the_most_are_forgotten() {
+    fn too_many_files_displace_requests_of_the_user_with_the_most() {
         let mut requests = vec![counted("ann", 1, false), counted("bob", FILES_KEPT_MAX, false)];
         requests.extend([counted("ann", 1, false); 2]);
         assert_eq!(next_to_forget(&requests), Some(1));

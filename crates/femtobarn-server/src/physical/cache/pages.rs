@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_pages_are_read_at_any_offset_and_the_others_are_told() {
+    fn kept_pages_are_read_at_any_offset_and_missing_ones_returned() {
         let folder = tempfile::tempdir().unwrap();
         let pages = open(folder.path(), VERSION);
         assert_eq!(lacking(&pages, 0..SIZE), [0..11]);

@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_files_that_leave_are_told_in_their_order() {
+    fn the_next_files_to_be_evicted_are_listed_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let room = Room::<()>::open(folder.path(), 1 << 20, Arc::default()).unwrap();
         let keep = |number: u64| {

@@ -106,7 +106,7 @@ fn a_server_at_its_limits_has_no_alert_and_one_beyond_them_has_all() {
 }
 
 #[test]
-fn what_is_there_is_said_with_its_number_and_its_name() {
+fn summaries_have_the_number_and_the_name() {
     let export = ExportStatus { name: "/lhc.fed".to_owned(), total_bytes: 1000, free_bytes: 73 };
     let status = ServerStatus { exports: vec![export], ..Default::default() };
     let [alert] = &alerts(&status, CONNECTIONS_MAX)[..] else { panic!("there is one alert") };

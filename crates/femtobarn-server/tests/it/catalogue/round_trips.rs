@@ -203,7 +203,7 @@ fn questions_of_a_lock_are_asked_again_after_the_connection_broke() {
 }
 
 #[test]
-fn a_lock_of_what_does_not_exist_comes_without_rows() {
+fn a_lock_on_a_missing_container_comes_without_rows() {
     let stage = Stage::new();
     let there = stage.remote();
     let lock = (LockTarget::Container(stage.database, ContainerId(999)), LockKind::Exclusive);

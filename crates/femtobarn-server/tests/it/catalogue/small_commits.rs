@@ -12,7 +12,7 @@ use super::{LONG, Stage};
 const FILE: &str = "databases/run7.root";
 
 #[test]
-fn what_small_commits_of_clients_wrote_survives_a_crash_of_the_servers_machine() {
+fn bytes_of_small_commits_of_clients_survive_a_crash_of_the_servers_machine() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("test.fed");
     drop(Federation::create(&place, "test").unwrap());

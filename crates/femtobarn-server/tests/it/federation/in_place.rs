@@ -165,7 +165,7 @@ fn readers_of_the_same_bytes_at_once_all_get_them() {
 }
 
 #[test]
-fn the_checksum_is_told_by_the_catalogue() {
+fn the_checksum_comes_from_the_catalogue() {
     let of = Stored::new();
     let file = of.open("/run7.root", "").unwrap();
     let copies = of.catalogue.residence(of.database).unwrap().replicas;
@@ -243,7 +243,7 @@ fn readers_in_place_go_on_while_the_file_is_staged_and_its_copies_are_given_up()
 }
 
 #[test]
-fn to_look_at_a_database_whose_stores_are_away_does_not_bring_it_back() {
+fn looking_at_a_database_whose_stores_are_unreachable_does_not_recall_it() {
     let of = Stored::new();
     for name in ["one", "two"] {
         let store = of.stage.folder.path().join(name);

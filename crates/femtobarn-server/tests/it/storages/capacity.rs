@@ -126,7 +126,7 @@ fn a_full_disk_gives_enospc_and_works_again_after_a_removal() {
 }
 
 /// A folder at the top that is a separate disk of a megabyte.
-fn what_is_announced_needs_room_where_it_will_be(folder: &Path) {
+fn announced_sizes_need_space_on_the_disk_of_the_new_file(folder: &Path) {
     let top = PosixStorage::new(folder.parent().unwrap()).unwrap();
     let disk = folder.file_name().unwrap().to_str().unwrap();
     let open_with = |name: &str, creation, opaque: &str| {
@@ -151,7 +151,7 @@ fn what_is_announced_needs_room_where_it_will_be(folder: &Path) {
 }
 
 fn on_a_full_disk(folder: &Path) {
-    what_is_announced_needs_room_where_it_will_be(folder);
+    announced_sizes_need_space_on_the_disk_of_the_new_file(folder);
     let storage = PosixStorage::new(folder).unwrap();
     let file = open(&storage, "/a", Creation::New).unwrap();
     // A whole window, which bypasses the page cache.

@@ -216,7 +216,7 @@ fn without_permission(folder: &Path) {
 }
 
 #[test]
-fn space_is_reserved_for_what_a_client_announces_and_not_more() {
+fn space_is_reserved_up_to_the_announced_size() {
     const MIB: u64 = 1 << 20;
     let (folder, storage) = beside_a_secret();
     let write = |name: &str, hint: &str, offset| {

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_is_given_up() {
+    fn ranges_are_dropped_once_they_were_read() {
         let mut ranges = CopyRanges::default();
         planned(&mut ranges, 0..100);
         ranges.note_read(&(0..60));

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_ignored() {
+    fn malformed_ranges_are_ignored() {
         for header in ["bytes=7-5", "bytes=a-b", "lines=1-2", "bytes", "bytes=1", "bytes=1-2,x"] {
             assert_eq!(ranges(header), Ok(RequestedBytes::Whole), "{header}");
         }
