@@ -137,7 +137,7 @@ impl AuditLog {
         what: &'static str,
         paths: Vec<String>,
     ) -> Result<AuditedChange, Refusal> {
-        self.file.lock().tell_missing().map_err(|error| self.refusal(&error))?;
+        self.file.lock().write_missing_count().map_err(|error| self.refusal(&error))?;
         let identity = asker.identity;
         let line = AuditLine {
             user: identity.map(|identity| identity.name.clone()),
@@ -153,7 +153,7 @@ impl AuditLog {
 
     fn write(&self, lines: &[u8]) -> Result<(), Refusal> {
         let mut log = self.file.lock();
-        let written = log.tell_missing().and_then(|()| log.append(lines));
+        let written = log.write_missing_count().and_then(|()| log.append(lines));
         if let Err(error) = &written {
             log.lost += lines.iter().filter(|byte| **byte == b'\n').count() as u64;
             let file = self.path.display();
@@ -172,7 +172,7 @@ impl AuditLog {
 
 impl LineFile {
     /// Writes how many lines are missing, if any are.
-    fn tell_missing(&mut self) -> io::Result<()> {
+    fn write_missing_count(&mut self) -> io::Result<()> {
         if self.lost == 0 {
             return Ok(());
         }

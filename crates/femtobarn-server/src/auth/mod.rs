@@ -33,7 +33,7 @@ pub use roles::{RoleConfig, Roles};
 pub use token::{Issuer, Tokens, UnacceptedToken};
 
 /// How often the log reports tokens that were ignored.
-const IGNORED_TOLD: Duration = Duration::from_secs(60);
+const IGNORED_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// An authenticated client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -246,7 +246,7 @@ impl Authenticator {
         };
         match self.certified(name) {
             Ok(without) if refused.is_for_others => {
-                tell_ignored(&refused.why);
+                log_ignored_token(&refused.why);
                 Ok(Identity { ignored_token: Some(refused.why), ..without })
             }
             _ => Err(Refusal(refused.why)),
@@ -288,10 +288,10 @@ impl Authenticator {
 }
 
 /// Warns of a token that does not count, once a minute at most: clients may send one with each request.
-fn tell_ignored(why: &str) {
+fn log_ignored_token(why: &str) {
     static TOLD: Mutex<Option<Instant>> = Mutex::new(None);
     let (mut told, now) = (TOLD.lock(), clock::now());
-    if told.is_none_or(|told| now.duration_since(told) >= IGNORED_TOLD) {
+    if told.is_none_or(|told| now.duration_since(told) >= IGNORED_LOG_INTERVAL) {
         *told = Some(now);
         tracing::warn!(
             why,

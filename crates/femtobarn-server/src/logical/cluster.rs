@@ -107,7 +107,7 @@ impl Membership {
                     tracing::info!(socket, port, "logged in at cmsd");
                     *self.login.0.lock() = None;
                     logged.clear();
-                    let error = self.tell_all(stream).await;
+                    let error = self.report_all(stream).await;
                     format!("the connection to cmsd ended, {error}")
                 }
                 Err(error) => format!("cmsd cannot be told of this server, {error}"),
@@ -134,7 +134,7 @@ impl Membership {
     }
 
     /// Reports names until the connection ends; returns why it ended.
-    async fn tell_all(&mut self, mut stream: UnixStream) -> io::Error {
+    async fn report_all(&mut self, mut stream: UnixStream) -> io::Error {
         let (mut incoming, mut outgoing) = stream.split();
         loop {
             tokio::select! {

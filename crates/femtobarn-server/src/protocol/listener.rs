@@ -37,7 +37,7 @@ const FIRST_BYTE_WAIT: Duration = Duration::from_secs(30);
 /// The pause of the accept loop if the operating system lacks resources.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often refused connections are logged.
-const REFUSALS_TOLD: Duration = Duration::from_secs(1);
+const REFUSALS_LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of HTTP/1.1 headers.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 const FIRST_OF_ROOT: u8 = 0;
@@ -130,7 +130,7 @@ pub async fn accept(listener: TcpListener, protocols: Arc<Protocols>) {
         let Some(share) = shares.take(address.ip()) else {
             refused += 1;
             // A flood of connections must not become one of lines.
-            if told.is_none_or(|told| told.elapsed() >= REFUSALS_TOLD) {
+            if told.is_none_or(|told| told.elapsed() >= REFUSALS_LOG_INTERVAL) {
                 told = Some(Instant::now());
                 tracing::warn!(%address, refused, "closed at once: of limits.connections, this client's machine has its share (limits.machine_percent)");
             }

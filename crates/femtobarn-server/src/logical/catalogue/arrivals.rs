@@ -37,7 +37,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(60);
 /// The longest wait for the home.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long the error of a move is kept for the client that asked for the move.
-const TOLD_MAX: Duration = Duration::from_secs(60);
+const ERROR_KEPT_MAX: Duration = Duration::from_secs(60);
 /// Bytes of one read.
 const PART: usize = 4 << 20;
 /// Bytes at the front that commits change: the header of the file and the keys after it.
@@ -89,10 +89,9 @@ impl FederationService {
             Some(MoveState::Moving(bytes)) => return Ok(MoveProgress::Moving(*bytes)),
             // The place of the database is looked up next; an old error belongs to a client that has disconnected.
             Some(MoveState::Ended(at, outcome)) => {
-                let told = outcome
-                    .clone()
-                    .map(drop)
-                    .or_else(|error| if at.elapsed() < TOLD_MAX { Err(error) } else { Ok(()) });
+                let told = outcome.clone().map(drop).or_else(|error| {
+                    if at.elapsed() < ERROR_KEPT_MAX { Err(error) } else { Ok(()) }
+                });
                 moves.remove(&database);
                 told?;
             }

@@ -20,7 +20,7 @@ use nix::errno::Errno;
 use xrd::{ErrorCode, Location};
 
 use super::data_server::{DataServer, Presence};
-use super::kept::Said;
+use super::kept::ServerAnswers;
 use crate::logical::placement::{less_loaded, was_tried};
 use crate::physical::{Opaque, StorageError, StoragePath, StorageResult};
 
@@ -75,12 +75,12 @@ pub struct AskingClient {
 }
 
 /// A client's question, and the servers' answers.
-pub(super) struct Heard<'a> {
+pub(super) struct AnsweredQuestion<'a> {
     pub asked: Asked<'a>,
-    pub said: Arc<Said>,
+    pub said: Arc<ServerAnswers>,
 }
 
-impl Heard<'_> {
+impl AnsweredQuestion<'_> {
     /// The answer of a server.
     pub(super) fn of(&self, number: usize) -> &Presence {
         self.said.presences.get(number).unwrap_or(&Presence::Unknown)
@@ -90,7 +90,7 @@ impl Heard<'_> {
 /// A server that has all of these paths, if any.
 pub(super) fn holder<'a>(
     servers: &'a [DataServer],
-    heard: &[Heard<'_>],
+    heard: &[AnsweredQuestion<'_>],
     wish: Wish,
 ) -> Option<&'a DataServer> {
     let has_all = |number: usize, is_so: fn(&Presence, Wish) -> bool| {
@@ -119,7 +119,10 @@ pub(super) fn holder<'a>(
 /// # Errors
 /// [`StorageError::NotBefore`] while a server that is up has not answered whether it has the path; those of [`nobody`]
 /// if there is no such server, or one has the path.
-pub(super) fn homes(servers: &[DataServer], heard: &Heard<'_>) -> StorageResult<Vec<usize>> {
+pub(super) fn homes(
+    servers: &[DataServer],
+    heard: &AnsweredQuestion<'_>,
+) -> StorageResult<Vec<usize>> {
     let is_there = |number: usize| servers[number].is_up() && heard.of(number).is_here();
     if (0..servers.len()).any(is_there) {
         return Err(nobody(servers, heard));
@@ -136,7 +139,7 @@ pub(super) fn home<'a>(
     servers: &'a [DataServer],
     mut homes: Vec<usize>,
     path: &StoragePath,
-    above: Option<&Heard<'_>>,
+    above: Option<&AnsweredQuestion<'_>>,
 ) -> Option<&'a DataServer> {
     if let Some(above) = above {
         prefer(&mut homes, |number| above.of(*number).is_here());
@@ -154,7 +157,7 @@ pub(super) fn home<'a>(
 pub(super) fn check_move(
     servers: &[DataServer],
     from: &DataServer,
-    to: &Heard<'_>,
+    to: &AnsweredQuestion<'_>,
 ) -> StorageResult<()> {
     let is_elsewhere = |server: &DataServer| !std::ptr::eq(server, from);
     let mut numbered = servers.iter().enumerate();
@@ -172,8 +175,13 @@ pub(super) fn check_move(
 }
 
 /// The error if no server has all of these paths.
-pub(super) fn nowhere(servers: &[DataServer], heard: &[Heard<'_>], wish: Wish) -> StorageError {
-    let is_missing = |it: &&Heard<'_>| holder(servers, slice::from_ref(*it), wish).is_none();
+pub(super) fn nowhere(
+    servers: &[DataServer],
+    heard: &[AnsweredQuestion<'_>],
+    wish: Wish,
+) -> StorageError {
+    let is_missing =
+        |it: &&AnsweredQuestion<'_>| holder(servers, slice::from_ref(*it), wish).is_none();
     match heard.iter().find(is_missing) {
         Some(missing) => nobody(servers, missing),
         None => {
@@ -185,7 +193,7 @@ pub(super) fn nowhere(servers: &[DataServer], heard: &[Heard<'_>], wish: Wish) -
 }
 
 /// The error with the answer of each server about a path.
-pub(super) fn nobody(servers: &[DataServer], heard: &Heard<'_>) -> StorageError {
+pub(super) fn nobody(servers: &[DataServer], heard: &AnsweredQuestion<'_>) -> StorageError {
     let said = || (0..servers.len()).map(|number| heard.of(number));
     let is_here = said().any(Presence::is_here);
     if !is_here && servers.iter().any(|server| !server.is_known()) {
@@ -201,7 +209,7 @@ pub(super) fn nobody(servers: &[DataServer], heard: &Heard<'_>) -> StorageError 
     } else {
         Errno::EHOSTUNREACH
     };
-    StorageError::refused(errno, what_was_said(servers, heard))
+    StorageError::refused(errno, answers_text(servers, heard))
 }
 
 /// The error while it is unknown which servers are up.
@@ -213,7 +221,7 @@ pub(super) fn just_started() -> StorageError {
 /// Checks that all servers that are up, except some, have answered that the path does not exist.
 fn check_absent(
     servers: &[DataServer],
-    heard: &Heard<'_>,
+    heard: &AnsweredQuestion<'_>,
     is_left_out: impl Fn(&DataServer) -> bool,
 ) -> StorageResult<()> {
     let mut is_silent = false;
@@ -229,12 +237,12 @@ fn check_absent(
         }
     }
     if is_silent {
-        return Err(StorageError::NotBefore(COME_AGAIN, what_was_said(servers, heard)));
+        return Err(StorageError::NotBefore(COME_AGAIN, answers_text(servers, heard)));
     }
     Ok(())
 }
 
-fn what_was_said(servers: &[DataServer], heard: &Heard<'_>) -> String {
+fn answers_text(servers: &[DataServer], heard: &AnsweredQuestion<'_>) -> String {
     let mut text = format!("no server for {}", heard.asked.path);
     for (number, server) in servers.iter().enumerate() {
         let separator = if number == 0 { ':' } else { ';' };

@@ -26,7 +26,7 @@ const QUESTION_BYTES_MAX: usize = 4096;
 
 /// The answers of servers.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct ServerAnswers {
     /// The time of the last answer.
     pub at: Instant,
     /// The answers in the order of the servers.
@@ -38,7 +38,7 @@ pub(super) struct Said {
 pub(super) type PathQuestion = (Location, bool);
 
 /// The answers of servers, once they arrive.
-type Awaited = watch::Receiver<Option<Arc<Said>>>;
+type Awaited = watch::Receiver<Option<Arc<ServerAnswers>>>;
 
 /// The kept answers of servers.
 #[derive(Default)]
@@ -53,7 +53,7 @@ impl KeptPresences {
         question: PathQuestion,
         anew: bool,
         ask: impl FnOnce() -> Asking,
-    ) -> Arc<Said>
+    ) -> Arc<ServerAnswers>
     where
         Asking: Future<Output = Vec<Presence>> + Send + 'static,
     {
@@ -61,7 +61,7 @@ impl KeptPresences {
         match awaited.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(said)) => Arc::clone(said),
             // The threads of this server end.
-            _ => Arc::new(Said { at: clock::now(), presences: Vec::new() }),
+            _ => Arc::new(ServerAnswers { at: clock::now(), presences: Vec::new() }),
         }
     }
 
@@ -84,7 +84,7 @@ impl KeptPresences {
         let asking = ask();
         tokio::spawn(async move {
             let presences = asking.await;
-            sender.send_replace(Some(Arc::new(Said { at: clock::now(), presences })));
+            sender.send_replace(Some(Arc::new(ServerAnswers { at: clock::now(), presences })));
         });
         if question.0.as_bytes().len() <= QUESTION_BYTES_MAX {
             if kept.len() >= QUESTIONS_MAX {
@@ -196,7 +196,7 @@ mod tests {
     fn absent_paths_are_kept_for_a_shorter_time() {
         let now = clock::now();
         let is_kept = |at, presences| {
-            let (_sender, known) = watch::channel(Some(Arc::new(Said { at, presences })));
+            let (_sender, known) = watch::channel(Some(Arc::new(ServerAnswers { at, presences })));
             is_valid(&known)
         };
         let absent = vec![Presence::Absent(String::new())];

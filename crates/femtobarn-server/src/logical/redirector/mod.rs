@@ -38,8 +38,8 @@ use xrd::Location;
 use xrd::client::{Endpoint, Url};
 
 use caches::Caches;
+use choice::{AnsweredQuestion, is_missing, location};
 pub use choice::{Asked, AskingClient, Wish};
-use choice::{Heard, is_missing, location};
 use data_server::PATIENCE;
 pub use data_server::{DataServer, Presence};
 use kept::KeptPresences;
@@ -194,7 +194,11 @@ impl Redirector {
         }
     }
 
-    async fn choose(&self, heard: &[Heard<'_>], wish: Wish) -> StorageResult<&DataServer> {
+    async fn choose(
+        &self,
+        heard: &[AnsweredQuestion<'_>],
+        wish: Wish,
+    ) -> StorageResult<&DataServer> {
         let servers = &*self.servers;
         if let Some(server) = choice::holder(servers, heard, wish) {
             return Ok(server);
@@ -248,7 +252,7 @@ impl Redirector {
         asked: &[Asked<'a>],
         patiently: bool,
         anew: bool,
-    ) -> StorageResult<Vec<Heard<'a>>> {
+    ) -> StorageResult<Vec<AnsweredQuestion<'a>>> {
         let mut heard = Vec::with_capacity(asked.len());
         for some in asked.chunks(PATHS_AT_ONCE) {
             let asked = some.iter().map(|it| Asked { anew: it.anew || anew, ..*it });
@@ -258,7 +262,11 @@ impl Redirector {
     }
 
     /// The answer of each server about a path; with `patiently`, all that are up are waited for.
-    async fn hear<'a>(&self, asked: Asked<'a>, patiently: bool) -> StorageResult<Heard<'a>> {
+    async fn hear<'a>(
+        &self,
+        asked: Asked<'a>,
+        patiently: bool,
+    ) -> StorageResult<AnsweredQuestion<'a>> {
         let path = asked.path;
         if !is_below(path.as_bytes(), &self.top) {
             let what =
@@ -275,7 +283,7 @@ impl Redirector {
         let question = (location(path, asked.opaque)?, patiently);
         let ask = || ask_servers(Arc::clone(&self.servers), question.0.clone(), patiently);
         let said = self.kept.get(question.clone(), asked.anew || comes_back, ask).await;
-        Ok(Heard { asked, said })
+        Ok(AnsweredQuestion { asked, said })
     }
 }
 

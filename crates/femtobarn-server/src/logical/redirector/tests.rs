@@ -215,9 +215,9 @@ async fn tried_servers_are_left_out() {
         anew: false,
         client: CLIENT,
     };
-    let heard = |opaque, said: &[Presence]| Heard {
+    let heard = |opaque, said: &[Presence]| AnsweredQuestion {
         asked: asked(opaque),
-        said: Arc::new(kept::Said { at: clock::now(), presences: said.to_vec() }),
+        said: Arc::new(kept::ServerAnswers { at: clock::now(), presences: said.to_vec() }),
     };
     let sent = |opaque, said: &[Presence]| {
         let server = choice::holder(&all.servers, &[heard(opaque, said)], Wish::Read);
@@ -258,8 +258,8 @@ async fn a_path_is_not_moved_onto_that_of_another_server() {
     let (from, path) = (&all.servers[0], path("/data/to"));
     let check = |said: [Presence; 2]| {
         let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
-        let said = kept::Said { at: clock::now(), presences: said.to_vec() };
-        choice::check_move(&all.servers, from, &Heard { asked, said: Arc::new(said) })
+        let said = kept::ServerAnswers { at: clock::now(), presences: said.to_vec() };
+        choice::check_move(&all.servers, from, &AnsweredQuestion { asked, said: Arc::new(said) })
     };
     for said in [[absent(), absent()], [HERE, absent()], [Presence::Unknown, absent()]] {
         assert_eq!(check(said.clone()), Ok(()), "{said:?}");

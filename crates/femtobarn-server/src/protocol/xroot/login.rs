@@ -224,17 +224,17 @@ fn refused(refusal: Refusal) -> Response {
 
 /// Whether a client announces a token, which it sends if asked.
 fn has_token(login: &Login) -> bool {
-    told_at_login(login, b"fb.token") == Some(b"1")
+    announced_at_login(login, b"fb.token") == Some(b"1")
 }
 
 /// The value of a key of the opaque information of a login.
-fn told_at_login<'a>(login: &'a Login, key: &[u8]) -> Option<&'a [u8]> {
+fn announced_at_login<'a>(login: &'a Login, key: &[u8]) -> Option<&'a [u8]> {
     let opaque = login.opaque.strip_prefix(b"?").unwrap_or(&login.opaque);
     xrd::opaque_pairs(opaque).find(|(name, _)| *name == key).map(|(_, value)| value)
 }
 
 fn client(login: &Login) -> ClientInfo {
-    let program = told_at_login(login, b"xrd.appname").map_or_else(String::new, word);
+    let program = announced_at_login(login, b"xrd.appname").map_or_else(String::new, word);
     ClientInfo {
         user: word(login.user_name()),
         program,

@@ -29,12 +29,12 @@ pub(super) struct RedirectableRequest {
     locations: Vec<Location>,
     /// Whether to ask the servers again, whatever they have answered before.
     anew: bool,
-    errand: Errand,
+    purpose: RedirectPurpose,
 }
 
 /// The purpose of a request.
 #[derive(Clone, Copy)]
-enum Errand {
+enum RedirectPurpose {
     /// To do this to all paths.
     Do(Wish),
     /// To move the first path to the second.
@@ -48,31 +48,32 @@ enum Errand {
 impl RedirectableRequest {
     /// `None` if this server answers itself.
     pub(super) fn of(request: &Request) -> Option<Self> {
-        let with = |errand, locations: Vec<Location>| {
-            Some(RedirectableRequest { locations, anew: false, errand })
+        let with = |purpose, locations: Vec<Location>| {
+            Some(RedirectableRequest { locations, anew: false, purpose })
         };
-        let to = |wish, location: Location| with(Errand::Do(wish), vec![location]);
+        let to = |wish, location: Location| with(RedirectPurpose::Do(wish), vec![location]);
         match request {
             Request::Locate(locate) => {
                 let anew = locate.options.contains(LocateOptions::REFRESH);
                 let locations = vec![locate.location.clone()];
-                Some(RedirectableRequest { locations, anew, errand: Errand::Locate })
+                Some(RedirectableRequest { locations, anew, purpose: RedirectPurpose::Locate })
             }
             Request::Open(open) => {
                 let anew = open.options.contains(OpenOptions::REFRESH);
-                let (locations, errand) = (vec![open.location.clone()], Errand::Do(wish_of(open)));
-                Some(RedirectableRequest { locations, anew, errand })
+                let (locations, purpose) =
+                    (vec![open.location.clone()], RedirectPurpose::Do(wish_of(open)));
+                Some(RedirectableRequest { locations, anew, purpose })
             }
-            Request::Mv(mv) => with(Errand::Move, vec![mv.from.clone(), mv.to.clone()]),
+            Request::Mv(mv) => with(RedirectPurpose::Move, vec![mv.from.clone(), mv.to.clone()]),
             Request::Stat(stat) => to(Wish::Look, path_of(&stat.target)?),
             Request::Statx(statx) => several(&statx.locations),
             Request::Dirlist(list) => to(Wish::Look, list.location.clone()),
             Request::Query(query) if query.kind == QueryCode::PREPARE => {
-                with(Errand::Preparation, vec![])
+                with(RedirectPurpose::Preparation, vec![])
             }
             Request::Query(query) => to(Wish::Use, queried_path(query)?),
             Request::Prepare(prepare) if prepare.options.contains(PrepareOptions::CANCEL) => {
-                with(Errand::Preparation, vec![])
+                with(RedirectPurpose::Preparation, vec![])
             }
             Request::Prepare(prepare) => several(&prepare.locations),
             Request::Fattr(fattr) => {
@@ -97,13 +98,15 @@ impl RequestHandler {
         request: RedirectableRequest,
     ) -> Response {
         let responding = async {
-            match request.errand {
-                Errand::Locate => self.located(redirector, &request).await,
-                Errand::Preparation => Err(failed(
+            match request.purpose {
+                RedirectPurpose::Locate => self.located(redirector, &request).await,
+                RedirectPurpose::Preparation => Err(failed(
                     ErrorCode::UNSUPPORTED,
                     "only the server to which this one redirected the prepare request knows it: ask that one",
                 )),
-                Errand::Do(_) | Errand::Move => self.redirect_to_server(redirector, &request).await,
+                RedirectPurpose::Do(_) | RedirectPurpose::Move => {
+                    self.redirect_to_server(redirector, &request).await
+                }
             }
         };
         responding.await.unwrap_or_else(|response| response)
@@ -121,11 +124,11 @@ impl RequestHandler {
         let named = paths.iter().zip(&request.locations);
         let asked: Vec<_> =
             named.map(|(path, location)| self.asked(path, location, request)).collect();
-        let found = match (request.errand, &*asked) {
-            (Errand::Move, [from, to]) => {
+        let found = match (request.purpose, &*asked) {
+            (RedirectPurpose::Move, [from, to]) => {
                 redirector.find_to_move(*from, Asked { anew: true, ..*to }).await
             }
-            (Errand::Do(wish), asked) => redirector.find(asked, wish).await,
+            (RedirectPurpose::Do(wish), asked) => redirector.find(asked, wish).await,
             _ => return Err(failed(ErrorCode::ARG_MISSING, "the request names no path")),
         };
         let Endpoint { host, port } = found.map_err(response_of)?;
@@ -175,8 +178,8 @@ impl RequestHandler {
 
 /// A request about these paths; `None` without paths.
 fn several(locations: &[Location]) -> Option<RedirectableRequest> {
-    let (locations, errand) = (locations.to_vec(), Errand::Do(Wish::Use));
-    (!locations.is_empty()).then_some(RedirectableRequest { locations, anew: false, errand })
+    let (locations, purpose) = (locations.to_vec(), RedirectPurpose::Do(Wish::Use));
+    (!locations.is_empty()).then_some(RedirectableRequest { locations, anew: false, purpose })
 }
 
 fn wish_of(open: &Open) -> Wish {

@@ -49,7 +49,7 @@ impl FileRequest {
         if answer.status() != StatusCode::OK {
             return Err(refused(&order.other, answer.status()));
         }
-        if !tells_its_end(answer.headers()) {
+        if !has_known_end(answer.headers()) {
             return Err(HttpFailure::Elsewhere(format!("{} does not tell its size", order.other)));
         }
         let mut sum = Adler32::new();
@@ -181,7 +181,7 @@ fn not_wanted() -> io::Error {
 }
 
 /// Whether the end of an answer differs from that of a broken connection.
-fn tells_its_end(headers: &HeaderMap) -> bool {
+fn has_known_end(headers: &HeaderMap) -> bool {
     let encodings: Vec<_> = headers.get_all(TRANSFER_ENCODING).into_iter().collect();
     match encodings[..] {
         [] => headers.contains_key(CONTENT_LENGTH),
@@ -272,7 +272,7 @@ mod tests {
         let tells = |headers: &[(HeaderName, &'static str)]| {
             let headers = headers.iter().cloned();
             let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
-            tells_its_end(&headers.collect())
+            has_known_end(&headers.collect())
         };
         assert!(tells(&[(CONTENT_LENGTH, "7")]) && tells(&[(TRANSFER_ENCODING, "Chunked")]));
         for wrong in [
