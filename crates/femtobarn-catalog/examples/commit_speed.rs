@@ -1,4 +1,4 @@
-//! How many commits a second the catalogue takes, next to what the disk allows.
+//! Commits a second of the catalogue, next to the limit of the disk.
 //!
 //! ```text
 //! cargo run --release -p femtobarn-catalog --example commit_speed -- [seconds] [folder] [URL of PostgreSQL]
@@ -7,12 +7,12 @@
 //! One, 4 and 16 processes commit as fast as they can, each to a container of its own; then 16
 //! threads of one process, whose commits share durable writes. `max/min` is the ratio of the most
 //! to the least commits of one committer. The last rows show that neither a commit nor a look-up
-//! gets slower with what is already committed. With a URL the catalogues are in that database, in
-//! schemas that stay there.
+//! gets slower as more is committed. With a URL the catalogues are in that database, in schemas that
+//! stay there.
 //!
 //! The disk's limit is measured in the same folder, right before and right after each row, since
 //! a shared disk changes from one second to the next: one process that appends 4 KiB and calls
-//! fdatasync, and one that writes 4 KiB over what is there.
+//! fdatasync, and one that overwrites 4 KiB.
 
 use std::error::Error;
 use std::fs::File;
@@ -91,7 +91,7 @@ fn print_row(
     Ok(())
 }
 
-/// Durable writes a second: appending, and writing over what is there.
+/// Durable writes a second: appending, and overwriting.
 fn disk_rates(folder: &Path, time: Duration) -> Outcome<(f64, f64)> {
     let append = syncs_per_second(&folder.join("append"), time, u64::MAX)?;
     Ok((append, syncs_per_second(&folder.join("overwrite"), time, 256)?))

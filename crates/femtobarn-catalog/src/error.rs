@@ -1,4 +1,4 @@
-//! The error type of this crate. [`Error::kind`] tells the caller what it can do next.
+//! The error type of this crate. [`Error::kind`] shows the caller how to react.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::holder::Holder;
 use crate::ids::{Csn, ParseOidError};
 
-/// The kinds of [`Error`], by what a caller can do about them.
+/// The kinds of [`Error`], by the caller's possible reaction.
 ///
 /// Exhaustive, so that the compiler demands an exception in Python for every kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -19,7 +19,7 @@
 //! | [`ids`] | [`DatabaseId`], [`ContainerId`], [`Csn`], [`Oid`] |
 //! | `holder`, [`error`] | [`Holder`] of a lock; [`Error`] and [`ErrorKind`] |
 //! | `names`, `paths` | rules for names; where the parts of a federation lie in its folder |
-//! | [`rows`], [`residence`], [`replication`], [`servers`] | the rows that look-ups return; where the files of databases are; what followers copy; servers and the homes of databases |
+//! | [`rows`], [`residence`], [`replication`], [`servers`] | the rows that look-ups return; the residences of database files; the rows that followers copy; servers and the homes of databases |
 //! | [`locks`] | [`LockTable`]: politeness between writers; [`SnapshotPins`]: snapshots that are being read |
 //! | `numbers`, `sql`, `schema` | numbers, connections and errors of SQL in two dialects, and the tables |
 //! | [`commit`] | [`Commit`]: everything that one transaction publishes, and how it is applied |

@@ -54,8 +54,8 @@ impl LocalCatalogue {
     /// schema.
     ///
     /// # Errors
-    /// Those of [`create`](Self::create); [`Error::Invalid`] for an invalid URL; [`Error::Unavailable`] if the server
-    /// does not answer; [`Error::Denied`] if it refuses the log-in or the new schema.
+    /// The errors of [`create`](Self::create); [`Error::Invalid`] for an invalid URL; [`Error::Unavailable`] if the
+    /// server does not answer; [`Error::Denied`] if it refuses the log-in or the new schema.
     pub fn create_in_postgres(folder: &Path, name: &str, url: &str) -> Result<Self> {
         creation::create_in_postgres(folder, name, Uuid::new_v4(), url)?;
         Self::open(folder)
@@ -65,8 +65,8 @@ impl LocalCatalogue {
     /// [`LocalCatalogue::restore`] fills it.
     ///
     /// # Errors
-    /// Those of [`LocalCatalogue::create`]; [`Error::Exists`] only if the folder has a catalogue, or the write-ahead
-    /// log of one.
+    /// The errors of [`LocalCatalogue::create`]; [`Error::Exists`] only if the folder has a catalogue, or the
+    /// write-ahead log of one.
     pub fn create_with(folder: &Path, name: &str, uuid: Uuid) -> Result<Self> {
         creation::create(folder, name, uuid, AllowedContent::LostCatalogue)?;
         Self::open(folder)
@@ -195,7 +195,7 @@ impl LocalCatalogue {
     /// processes share syncs.
     ///
     /// # Errors
-    /// Those of [`Catalogue::commit`](crate::Catalogue::commit).
+    /// The errors of [`Catalogue::commit`](crate::Catalogue::commit).
     pub fn commit(&self, commit: Commit) -> Result<Csn> {
         commit.validate()?;
         self.file_log.sync_names([&commit])?;

@@ -47,7 +47,7 @@ pub(super) fn create(folder: &Path, name: &str, uuid: Uuid, allowed: AllowedCont
 /// Creates a federation in an empty folder, with its catalogue in PostgreSQL.
 ///
 /// # Errors
-/// Those of [`create`], and those of the server.
+/// The errors of [`create`], and those of the server.
 pub(super) fn create_in_postgres(folder: &Path, name: &str, uuid: Uuid, url: &str) -> Result<()> {
     let schema = schema_of(uuid);
     let address = Arc::new(PostgresAddress::parse(url, &schema)?);

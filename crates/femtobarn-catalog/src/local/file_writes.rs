@@ -63,7 +63,7 @@ type WrittenFile<'a> = (DatabaseId, Option<&'a str>);
 /// of the federation; `path_of` finds the path of a database.
 ///
 /// # Errors
-/// Those of `path_of`, which fail the whole group.
+/// The errors of `path_of`, which fail the whole group.
 pub(super) fn make_durable(
     folder: &Path,
     group: &[Commit],

@@ -62,8 +62,8 @@ impl LocalCatalogue {
     /// or does not exist. Returns also whether it was created; [`LocalCatalogue::follow`] makes it a follower.
     ///
     /// # Errors
-    /// Those of [`LocalCatalogue::create`]; [`Error::Exists`] if the folder has another federation, or one that does
-    /// not follow.
+    /// The errors of [`LocalCatalogue::create`]; [`Error::Exists`] if the folder has another federation, or one that
+    /// does not follow.
     pub fn prepare_follower(folder: &Path, name: &str, uuid: Uuid) -> Result<(Self, bool)> {
         let is_new = !is_federation(folder);
         if is_new {

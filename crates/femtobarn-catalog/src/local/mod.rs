@@ -8,7 +8,7 @@
 //! 4. In SQLite, after a commit that failed in the operating system no more commits are taken until the catalogue is opened
 //!    again, because the state of the disk is unknown.
 //! 5. A forked child opens connections of its own at its first use.
-//! 6. A look-up answers from what this process knows only if the log is in a state in which that is still the newest.
+//! 6. A look-up answers from rows in memory only if the state of the log shows that they are still the newest.
 //!
 //! Lock order: the commit queue of this process, the turn to commit ([`crate::locks`]), SQLite's write lock, the sync
 //! of the log. A thread that holds a later lock never waits for an earlier one.

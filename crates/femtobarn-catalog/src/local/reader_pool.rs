@@ -134,7 +134,7 @@ mod tests {
                     std::thread::sleep(Duration::from_micros(100));
                 }
             }
-            // One connection goes from thread to thread.
+            // One connection is passed from thread to thread.
             taken.pop();
         });
         assert_eq!(order.into_inner(), (0..20).collect::<Vec<_>>());

@@ -231,7 +231,7 @@ impl LocalCatalogue {
     /// of these servers. Returns their names, with the number of databases.
     ///
     /// # Errors
-    /// Those of [`LocalCatalogue::join`]. If the server has another epoch, no database is taken over.
+    /// The errors of [`LocalCatalogue::join`]. If the server has another epoch, no database is taken over.
     pub fn take_over(&self, name: &str, epoch: u64) -> Result<Vec<(String, usize)>> {
         self.connections.write(|sql| {
             let mut find = sql.prepare_cached(DEAD)?;

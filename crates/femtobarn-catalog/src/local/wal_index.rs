@@ -1,7 +1,7 @@
 //! The state of the catalogue's log, as SQLite shows it to all processes in shared memory.
 //!
 //! Beside the log, SQLite has an index of it (`catalogue.sqlite-shm`), which begins with a header of 48 bytes, twice
-//! (<https://sqlite.org/walformat.html>, section 2.2). Every change of the catalogue, whoever makes it, writes a new
+//! (<https://sqlite.org/walformat.html>, section 2.2). Every change of the catalogue, by any program, writes a new
 //! header, so nothing has changed between two equal ones. A look at it is a few loads and no system call.
 
 use std::ffi::c_void;

@@ -61,7 +61,7 @@ impl LockOwner {
     /// Locks a container for writing, waiting for at most `wait`.
     ///
     /// # Errors
-    /// Those of [`LockOwner::lock`].
+    /// The errors of [`LockOwner::lock`].
     pub fn lock_container(
         &self,
         database: DatabaseId,
@@ -91,7 +91,7 @@ impl LockOwner {
     /// owner holds the database exclusively or is next in the queue for that.
     ///
     /// # Errors
-    /// Those of [`LockOwner::lock`].
+    /// The errors of [`LockOwner::lock`].
     pub fn share_database(&self, database: DatabaseId, wait: Duration) -> Result<LockGuard> {
         self.lock(LockTarget::Database(database), LockKind::Shared, wait)
     }
@@ -100,8 +100,8 @@ impl LockOwner {
     /// transaction can begin to share it.
     ///
     /// # Errors
-    /// Those of [`LockOwner::lock`]; the holder in [`Error::Busy`] is one of those that share the database, if one is
-    /// known.
+    /// The errors of [`LockOwner::lock`]; the holder in [`Error::Busy`] is one of those that share the database, if one
+    /// is known.
     pub fn lock_database_exclusive(
         &self,
         database: DatabaseId,
@@ -113,7 +113,7 @@ impl LockOwner {
     /// Locks a database exclusively if it is free, or returns `None`.
     ///
     /// # Errors
-    /// Those of [`LockOwner::lock`], except [`Error::Busy`].
+    /// The errors of [`LockOwner::lock`], except [`Error::Busy`].
     pub fn try_exclusive_database(&self, database: DatabaseId) -> Result<Option<LockGuard>> {
         match self.lock_database_exclusive(database, Duration::ZERO) {
             Ok(guard) => Ok(Some(guard)),
@@ -126,7 +126,7 @@ impl LockOwner {
     /// meanwhile. Waits for at most `wait`.
     ///
     /// # Errors
-    /// Those of [`LockOwner::lock`].
+    /// The errors of [`LockOwner::lock`].
     pub fn lock_maintenance(&self, wait: Duration) -> Result<LockGuard> {
         self.lock(LockTarget::Maintenance, LockKind::Exclusive, wait)
     }
@@ -134,7 +134,7 @@ impl LockOwner {
     /// Shares the maintenance of the federation with other backups, and keeps vacuum out.
     ///
     /// # Errors
-    /// Those of [`LockOwner::lock`].
+    /// The errors of [`LockOwner::lock`].
     pub fn share_maintenance(&self, wait: Duration) -> Result<LockGuard> {
         self.lock(LockTarget::Maintenance, LockKind::Shared, wait)
     }
@@ -144,7 +144,7 @@ impl LockOwner {
     /// them up.
     ///
     /// # Errors
-    /// Those of [`LockOwner::lock`]; then none of the locks is held.
+    /// The errors of [`LockOwner::lock`]; then none of the locks is held.
     pub fn lock_together(
         &self,
         locks: &[(LockTarget, LockKind)],

@@ -58,7 +58,7 @@ impl LockTable {
     /// Each call is a new owner, so a second call for the same container waits in vain.
     ///
     /// # Errors
-    /// Those of [`LockOwner::lock`].
+    /// The errors of [`LockOwner::lock`].
     pub fn lock_container(
         &self,
         database: DatabaseId,
@@ -72,7 +72,7 @@ impl LockTable {
     /// while it extends the file.
     ///
     /// # Errors
-    /// Those of [`LockOwner::lock_allocation`].
+    /// The errors of [`LockOwner::lock_allocation`].
     pub fn lock_allocation(&self, database: DatabaseId) -> Result<LockGuard> {
         self.owner().lock_allocation(database)
     }
@@ -93,7 +93,7 @@ impl LockTable {
     /// All held locks, ordered by database and container.
     ///
     /// # Errors
-    /// Those of [`LockTable::holder`].
+    /// The errors of [`LockTable::holder`].
     pub fn held(&self) -> Result<Vec<HeldLock>> {
         match &self.backend {
             Backend::Kernel(locks) => monitor::held(&locks.folder),
@@ -104,7 +104,7 @@ impl LockTable {
     /// All processes that have waited for a lock for some milliseconds, the longest waiting first.
     ///
     /// # Errors
-    /// Those of [`LockTable::holder`].
+    /// The errors of [`LockTable::holder`].
     pub fn waiting(&self) -> Result<Vec<Waiter>> {
         match &self.backend {
             Backend::Kernel(locks) => monitor::waiting(&locks.folder),

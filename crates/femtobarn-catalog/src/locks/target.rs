@@ -38,7 +38,7 @@ pub(crate) trait LockCatalogue: fmt::Debug + Send + Sync {
     /// just locked the database.
     ///
     /// # Errors
-    /// Those of the catalogue.
+    /// The errors of the catalogue.
     fn fence_off_ended(&self, database: DatabaseId) -> Result<()>;
 }
 

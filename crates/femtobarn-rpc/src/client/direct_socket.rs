@@ -218,7 +218,7 @@ fn tls_config(options: &ConnectOptions) -> io::Result<ClientConfig> {
 /// The client's own certificates and their key.
 ///
 /// # Errors
-/// Those of PEM and of TLS, if the certificates or the key are invalid.
+/// The errors of PEM and of TLS, if the certificates or the key are invalid.
 fn own_certificate(
     (certificates, key): &(Vec<u8>, Vec<u8>),
     provider: &CryptoProvider,

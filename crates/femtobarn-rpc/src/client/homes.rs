@@ -163,7 +163,7 @@ impl HomeSessions {
     /// Makes a change at the server that holds the lock of a database, or else at its home.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub(super) fn change(
         &self,
         database: DatabaseId,
@@ -213,7 +213,7 @@ impl HomeSessions {
     /// Makes a change at a server, given by its name and URL.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub(super) fn change_at(
         &self,
         (server, url): (&str, &str),

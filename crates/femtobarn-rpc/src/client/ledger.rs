@@ -48,7 +48,7 @@ struct PendingOperation {
 pub(super) struct GrantedOperation {
     /// The snapshot of a pin.
     pub csn: Csn,
-    /// The answers to its questions; none from an older server.
+    /// The answers to the operation's questions; empty from an older server.
     pub answers: Vec<Answer>,
 }
 

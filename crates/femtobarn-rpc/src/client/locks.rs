@@ -121,7 +121,7 @@ fn questions_about(target: LockTarget) -> Vec<Question> {
     vec![question(rows), question(Of::Head(Empty {}))]
 }
 
-/// The rows in the answers to [`questions_about`] a target; none if the server left them to a look-up.
+/// The rows in the answers to [`questions_about`] a target; `None` if the server left them to a look-up.
 fn newest_rows(answers: Vec<Answer>) -> Option<NewestRows> {
     let [mut rows, head] = <[Answer; 2]>::try_from(answers).ok()?;
     Some(NewestRows {

@@ -155,7 +155,7 @@ impl Authenticator {
     /// with a certificate has the rights of the certificate's roles besides those of all clients.
     ///
     /// # Errors
-    /// Those of [`anonymous`](Self::anonymous), without a certificate.
+    /// The errors of [`anonymous`](Self::anonymous), without a certificate.
     pub fn certified(&self, name: Option<&CertifiedName>) -> Result<Identity, Refusal> {
         let Some(name) = name else { return self.anonymous() };
         let own = self.roles.of_certificate(name);

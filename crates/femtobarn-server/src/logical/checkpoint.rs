@@ -24,7 +24,7 @@ impl Checkpoint {
     /// Begins a checkpoint. May block.
     ///
     /// # Errors
-    /// Those of creating a file in the storage; `EROFS` if the storage is read-only.
+    /// The errors of creating a file in the storage; `EROFS` if the storage is read-only.
     pub fn begin(file: &SharedFile) -> StorageResult<Self> {
         let metadata = file.metadata()?;
         let (storage, path) = file.locate()?;
@@ -71,7 +71,7 @@ impl Checkpoint {
     /// Journals the bytes that will be cut off. May block.
     ///
     /// # Errors
-    /// Those of [`Checkpoint::before_write`].
+    /// The errors of [`Checkpoint::before_write`].
     pub fn before_truncate(&mut self, file: &SharedFile, size: u64) -> StorageResult<()> {
         self.before_write(file, size, self.size.saturating_sub(size))
     }
@@ -79,7 +79,7 @@ impl Checkpoint {
     /// Makes the changes permanent. May block.
     ///
     /// # Errors
-    /// Those of removing the journal; then the changes are undone at the next start of the server.
+    /// The errors of removing the journal; then the changes are undone at the next start of the server.
     pub fn commit(self) -> StorageResult<()> {
         self.journal.end()
     }
@@ -87,7 +87,7 @@ impl Checkpoint {
     /// Restores the file. May block.
     ///
     /// # Errors
-    /// Those of writing the file; then it may be partly restored until the next start of the server.
+    /// The errors of writing the file; then it may be partly restored until the next start of the server.
     pub fn undo(self, file: &SharedFile) -> StorageResult<()> {
         let content = self.journal.read()?;
         for (offset, bytes) in content.changes.iter().rev() {

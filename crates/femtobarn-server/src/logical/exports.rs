@@ -143,7 +143,7 @@ impl Exports {
     /// Removes a file, or an empty folder.
     ///
     /// # Errors
-    /// Those of the storage.
+    /// The errors of the storage.
     pub fn remove(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         match self.remove_file(path, opaque) {
             Err(StorageError::Refused(Errno::EISDIR, _)) => self.remove_folder(path),

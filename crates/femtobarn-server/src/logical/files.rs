@@ -346,7 +346,7 @@ impl SharedFile {
     /// The current metadata. May block.
     ///
     /// # Errors
-    /// Those of [`SharedFile::interface`]; [`StorageError`] if the metadata cannot be read.
+    /// The errors of [`SharedFile::interface`]; [`StorageError`] if the metadata cannot be read.
     pub fn metadata(&self) -> StorageResult<Metadata> {
         self.interface()?.metadata()
     }

@@ -50,7 +50,7 @@ impl IncomingCopy {
     /// Waits until the copy has ended.
     ///
     /// # Errors
-    /// Those of the copy; `ECANCELED` if it was cancelled.
+    /// The errors of the copy; `ECANCELED` if it was cancelled.
     pub async fn outcome(&self) -> StorageResult<()> {
         let mut told = self.outcome.subscribe();
         let ended = told.wait_for(Option::is_some).await;

@@ -47,7 +47,7 @@ impl Upload {
     /// Begins to upload a file with these permission bits, and this size if it is known.
     ///
     /// # Errors
-    /// Those of the storage; `EBUSY` if the path is the top of an export.
+    /// The errors of the storage; `EBUSY` if the path is the top of an export.
     pub fn begin(
         exports: &Exports,
         path: &StoragePath,
@@ -81,7 +81,7 @@ impl Upload {
     /// Writes all of the bytes.
     ///
     /// # Errors
-    /// Those of the storage.
+    /// The errors of the storage.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> StorageResult<()> {
         self.file.write_at(offset, bytes)
     }
@@ -89,7 +89,7 @@ impl Upload {
     /// Makes the bytes durable.
     ///
     /// # Errors
-    /// Those of the storage.
+    /// The errors of the storage.
     pub fn sync(&self) -> StorageResult<()> {
         self.file.sync()
     }
@@ -98,7 +98,7 @@ impl Upload {
     /// refused with `EEXIST` unless `replaces`.
     ///
     /// # Errors
-    /// Those of the storage; then the old file stays.
+    /// The errors of the storage; then the old file stays.
     pub fn finish(&self, replaces: bool) -> StorageResult<Metadata> {
         if let Some((above, _)) = self.below.parent()
             && above.parent().is_some()

@@ -67,7 +67,7 @@ impl StoragePath {
         &self.0
     }
 
-    /// The parent folder, and the path's name in it; none for the top.
+    /// The parent folder, and the path's name in it; `None` for the top.
     pub fn parent(&self) -> Option<(StoragePath, &[u8])> {
         let slash = self.0.iter().rposition(|byte| *byte == b'/')?;
         let name = &self.0[slash + 1..];

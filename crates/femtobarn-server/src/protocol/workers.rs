@@ -51,7 +51,7 @@ impl Workers {
     /// Starts `count` threads, each with a pool of up to `blocking` further threads for blocking calls.
     ///
     /// # Errors
-    /// Those of the operating system, if it cannot start a thread.
+    /// The errors of the operating system, if it cannot start a thread.
     pub fn start(name: &str, count: usize, blocking: usize) -> io::Result<Self> {
         let (mut workers, mut threads) = (vec![], vec![]);
         for _ in 0..count {
@@ -80,7 +80,7 @@ impl Workers {
     /// Hands a connection to the thread with the fewest connections.
     ///
     /// # Errors
-    /// Those of the operating system, if it cannot detach the socket; `NotConnected` if there are no threads.
+    /// The errors of the operating system, if it cannot detach the socket; `NotConnected` if there are no threads.
     pub fn serve<F>(
         &self,
         stream: TcpStream,

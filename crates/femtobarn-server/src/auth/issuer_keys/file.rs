@@ -52,7 +52,7 @@ impl KeyFile {
     /// Reads the file, without using its keys.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub(in crate::auth) fn read(&self) -> Result<KeysOfFile, String> {
         let (issuer, path) = (&self.issuer, self.path.display());
         let cannot = |what: String| format!("cannot read the keys of {issuer} in {path}: {what}");

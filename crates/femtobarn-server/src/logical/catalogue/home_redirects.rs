@@ -57,7 +57,7 @@ impl Site {
     /// the files in a snapshot.
     ///
     /// # Errors
-    /// Those of the catalogue.
+    /// The errors of the catalogue.
     pub fn files_elsewhere(&self, at: Csn, are_asked: bool) -> StorageResult<FilesElsewhere> {
         let databases = self.databases_elsewhere().map_err(unavailable)?;
         let mut disks: HashMap<String, Vec<ServerRow>> = HashMap::new();

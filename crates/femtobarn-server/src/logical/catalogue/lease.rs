@@ -259,8 +259,8 @@ impl FederationService {
     /// Dropping the future does not stop the publication.
     ///
     /// # Errors
-    /// Those of [`femtobarn_catalog::LocalCatalogue::commit`]; [`Error::Changed`] if the session has ended, or does not
-    /// hold a database that the transaction created or wrote to.
+    /// The errors of [`femtobarn_catalog::LocalCatalogue::commit`]; [`Error::Changed`] if the session has ended, or
+    /// does not hold a database that the transaction created or wrote to.
     pub async fn publish(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,

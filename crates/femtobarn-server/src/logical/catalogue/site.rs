@@ -251,7 +251,7 @@ impl Site {
     /// Renews the lease. If it was lost, the server joins again, under a new epoch.
     ///
     /// # Errors
-    /// Those of the catalogue. Then the lease lasts until its end.
+    /// The errors of the catalogue. Then the lease lasts until its end.
     pub fn renew(&self, free_bytes: u64, load: u64) -> Result<()> {
         let began = clock::now();
         let Some(epoch) = self.epoch_unless_left() else { return Ok(()) };
@@ -340,7 +340,7 @@ impl Site {
     /// Makes another server the home of a database of this one, which was locked in the epoch `locked` of this server.
     ///
     /// # Errors
-    /// Those of [`LocalCatalogue::set_home`]; [`Error::Unavailable`] if the lease of this server is over.
+    /// The errors of [`LocalCatalogue::set_home`]; [`Error::Unavailable`] if the lease of this server is over.
     pub(super) fn hand_over(&self, database: DatabaseId, locked: u64, to: &str) -> Result<()> {
         self.check_here(database)?;
         let from = Fence { server_epoch: locked, ..self.fence(database) };
@@ -384,7 +384,7 @@ impl Site {
     /// The databases whose files are on disks of other servers.
     ///
     /// # Errors
-    /// Those of the catalogue.
+    /// The errors of the catalogue.
     pub(super) fn databases_elsewhere(&self) -> Result<HashSet<DatabaseId>> {
         self.catalog.databases_elsewhere()
     }

@@ -184,7 +184,7 @@ impl LockState {
     /// Makes one step towards the lock. Reads the lock's file and one row of the catalogue.
     ///
     /// # Errors
-    /// Those of [`SharedLock::attempt`].
+    /// The errors of [`SharedLock::attempt`].
     fn attempt(
         &mut self,
         locks: &LockTable,

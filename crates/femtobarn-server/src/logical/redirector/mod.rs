@@ -147,7 +147,7 @@ impl Redirector {
     /// The server to which a client is redirected that moves a path to another one.
     ///
     /// # Errors
-    /// Those of [`Redirector::find`], and `EXDEV` if another server has the other path.
+    /// The errors of [`Redirector::find`], and `EXDEV` if another server has the other path.
     pub async fn find_to_move(&self, from: Asked<'_>, to: Asked<'_>) -> StorageResult<Endpoint> {
         self.check_changeable(Wish::Change)?;
         let chosen = self.chosen(&[from], Wish::Change).await?;
@@ -158,7 +158,7 @@ impl Redirector {
     /// All servers that have a path, with their answers; of the caches, those from which it is read.
     ///
     /// # Errors
-    /// Those of [`Redirector::find`].
+    /// The errors of [`Redirector::find`].
     pub async fn locate(&self, asked: Asked<'_>) -> StorageResult<Vec<(Endpoint, Presence)>> {
         let heard = self.hear(asked, true).await?;
         let numbered = self.servers.iter().enumerate();

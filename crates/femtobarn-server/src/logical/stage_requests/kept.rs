@@ -73,7 +73,7 @@ impl RequestFolder {
     /// Writes a request durably.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The errors of the file system.
     pub(super) fn write(&self, kept: &KeptRequest) -> io::Result<()> {
         self.make()?;
         let place = self.place_of(&kept.request.id);
@@ -90,7 +90,7 @@ impl RequestFolder {
     /// Removes a request, if it exists. After a crash it may exist again.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The errors of the file system.
     pub(super) fn remove(&self, id: &str) -> io::Result<()> {
         match fs::remove_file(self.place_of(id)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

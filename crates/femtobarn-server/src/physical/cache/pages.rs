@@ -292,7 +292,7 @@ fn next_checksum(parts: &mut [&[u8]; 3]) -> u32 {
     checksum
 }
 
-/// The runs of pages, from `first` on, that are not there.
+/// The runs of missing pages, from `first` on.
 fn runs(first: u64, are_there: impl Iterator<Item = bool>) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = vec![];
     for (page, _) in (first..).zip(are_there).filter(|(_, is_there)| !is_there) {

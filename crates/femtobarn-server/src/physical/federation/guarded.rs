@@ -38,7 +38,7 @@ pub trait Writers: Send + Sync + 'static {
     /// in a snapshot.
     ///
     /// # Errors
-    /// Those of the catalogue. A server that does not answer is left out.
+    /// The errors of the catalogue. A server that does not answer is left out.
     fn files_elsewhere(&self, at: Csn, are_asked: bool) -> StorageResult<FilesElsewhere>;
 
     /// The uncommitted database that a file was created for.

@@ -61,7 +61,7 @@ impl NearlineFile {
     /// Whether a copy is in a store in which readers may read.
     ///
     /// # Errors
-    /// Those of the catalogue.
+    /// The errors of the catalogue.
     pub(super) fn may_be_read_in_place(&self) -> StorageResult<bool> {
         let copies = self.recaller.archive().in_place(self.database);
         let copies = copies.map_err(|error| archive_error("look at", &self.name, error))?;
@@ -71,7 +71,7 @@ impl NearlineFile {
     /// The metadata while the file is not on the disk; `None` if it has no copy.
     ///
     /// # Errors
-    /// Those of the catalogue.
+    /// The errors of the catalogue.
     pub(super) fn metadata(&self) -> StorageResult<Option<Metadata>> {
         let residence = self.recaller.archive().residence(self.database);
         let residence = residence.map_err(|error| archive_error("look at", &self.name, error))?;

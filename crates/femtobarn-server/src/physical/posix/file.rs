@@ -37,7 +37,7 @@ const CALL_BYTES: usize = 32 << 10;
 #[derive(Debug)]
 pub(super) struct PosixFile {
     file: File,
-    /// The same file opened with `O_DIRECT`; none if the file system does not support it.
+    /// The same file opened with `O_DIRECT`; `None` if the file system does not support it.
     direct: OnceLock<Option<File>>,
     /// The path by which the file was opened.
     path: StoragePath,

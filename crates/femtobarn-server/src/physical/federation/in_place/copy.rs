@@ -35,7 +35,7 @@ impl CopyReader {
     /// Fills the buffer from `offset` on, unless the copy ends before.
     ///
     /// # Errors
-    /// Those of the store. Then the caller must use another copy.
+    /// The errors of the store. Then the caller must use another copy.
     pub(super) fn read_at(
         self: &Arc<Self>,
         offset: u64,

@@ -47,7 +47,7 @@ impl InPlaceFile {
     /// Opens a database in a store that has it at hand; `None` if no store has.
     ///
     /// # Errors
-    /// Those of the catalogue.
+    /// The errors of the catalogue.
     pub(in crate::physical::federation) fn open(
         stores: &Arc<InPlaceStores>,
         file: Arc<NearlineFile>,

@@ -67,7 +67,7 @@ impl InPlaceStores {
     /// read failed.
     ///
     /// # Errors
-    /// Those of the catalogue.
+    /// The errors of the catalogue.
     pub(super) fn copy_at_hand(
         &self,
         database: DatabaseId,

@@ -100,8 +100,8 @@ trait Question: DeserializeOwned + Send + 'static {
     /// Reads the answer. May take a second.
     ///
     /// # Errors
-    /// Those of the catalogue: `NotFound` if the snapshot no longer exists or there is no such container or commit;
-    /// `Invalid` if the search is too long.
+    /// The errors of the catalogue: `NotFound` if the snapshot no longer exists or there is no such container or
+    /// commit; `Invalid` if the search is too long.
     fn look(
         &self,
         catalogues: &Catalogues,

@@ -118,7 +118,7 @@ impl Question for OverviewQuery {
 /// The definition of a class; null if it is not JSON.
 ///
 /// # Errors
-/// Those of [`LocalCatalogue::class`].
+/// The errors of [`LocalCatalogue::class`].
 pub(super) fn definition(catalog: &LocalCatalogue, class: &str, version: u32) -> Result<Value> {
     let row = catalog.class(class, Some(version))?;
     Ok(serde_json::from_str(&row.definition).unwrap_or_default())

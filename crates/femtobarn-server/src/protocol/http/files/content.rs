@@ -42,7 +42,7 @@ struct Unread {
 /// piece when the client has received the ones before.
 ///
 /// # Errors
-/// Those of reading the file; `EIO` if it is shorter than the ranges.
+/// The errors of reading the file; `EIO` if it is shorter than the ranges.
 pub(super) async fn body(
     site: &Arc<FileSite>,
     file: Arc<SharedFile>,

@@ -218,7 +218,7 @@ async fn verify(
     }
 }
 
-/// Fails if a file that was stored at the other server is not there, or has another size.
+/// Fails if a file that was stored at the other server does not exist, or has another size.
 fn check_stored<T>(order: &CopyOrder, answer: &Response<T>, size: u64) -> Result<(), HttpFailure> {
     let status = answer.status();
     if matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE) {
