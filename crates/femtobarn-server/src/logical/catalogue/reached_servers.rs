@@ -1,4 +1,4 @@
-//! The servers of a federation that accepted a connection within the last second: clients would wait for minutes for a
+//! Whether the servers of a federation accept connections, as of the last second: clients would wait for minutes for a
 //! server that has died.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use femtobarn_catalog::clock;
 use parking_lot::Mutex;
 
-/// How often each server is connected to.
+/// How long the result for a server is reused.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 /// The time after which a server counts as unreachable.
 const CONNECT_MAX: Duration = Duration::from_millis(500);

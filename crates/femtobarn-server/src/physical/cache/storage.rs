@@ -166,7 +166,8 @@ impl CachedOrigin {
         Ok(file)
     }
 
-    /// The file of a name, in the first folder whose disk does not fail; it may be `whole` in one.
+    /// The file of a name, in the first folder whose disk does not fail. In the folder `whole_in` all its pages are
+    /// kept.
     fn kept_file(
         &self,
         (path, location): (StoragePath, Location),
