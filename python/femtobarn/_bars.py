@@ -14,7 +14,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called with the objects done so far and the objects in all."""
 
 Told: TypeAlias = Progress | bool | None
-"""What a caller gives as `progress`: what is called, or whether to show a bar."""
+"""The argument `progress`: a function to call, or whether to show a bar."""
 
 
 def bar(**settings: Any) -> Any:

@@ -31,7 +31,7 @@ NAMED_MAX = 5
 
 
 class Receipt:
-    """What one task wrote, which is pickled to the transaction; see :meth:`Transaction.merge`."""
+    """A record of one task's writes, pickled for the transaction; see :meth:`Transaction.merge`."""
 
     __slots__ = ("_data", "num_entries", "task")
 
@@ -118,7 +118,7 @@ class Task:
 
     @property
     def receipt(self) -> Receipt:
-        """What the task returns to the transaction, after the block.
+        """The receipt that the task returns to the transaction, available after the block.
 
         Raises
         ------
@@ -194,7 +194,7 @@ class TaskContainer:
 
 
 class Forking:
-    """What lets tasks write for a transaction."""
+    """The part of a transaction that lets tasks write for it."""
 
     federation: Federation
     _handle: TransactionHandle

@@ -23,7 +23,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class FollowerState:
-    """What a follower has after a step."""
+    """The state of a follower after a step."""
 
     csn: int
     """The newest commit of the copy."""
@@ -42,7 +42,7 @@ class FollowerState:
 
 @dataclass(frozen=True)
 class Promotion:
-    """What a promotion did."""
+    """The result of a promotion."""
 
     csn: int
     """The newest commit of the new leader."""

@@ -80,7 +80,7 @@ class Residence:
 
 @dataclass(frozen=True)
 class AppliedRules:
-    """What applying the rules of ``storage.toml`` did."""
+    """The result of applying the rules of ``storage.toml``."""
 
     migrated: list[tuple[str, str]]
     """The copies that were made, each as database and store."""
@@ -91,7 +91,7 @@ class AppliedRules:
     removed: int
     """Files that were removed from stores because the catalogue does not name them any more."""
     failed: list[tuple[str, str]]
-    """What could not be done, with the reason; it is tried again the next time."""
+    """Operations that failed, with the reason; they are tried again the next time."""
 
 
 class Storage:

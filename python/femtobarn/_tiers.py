@@ -1,4 +1,4 @@
-"""What a process reads from the caches before a server."""
+"""Statistics of a process's reads from the caches in front of a server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["TierStatistics"]
 
 @dataclass(frozen=True)
 class TierStatistics:
-    """What was read from a cache, or from the server, since the federation was opened."""
+    """Statistics of reads from a cache, or from the server, since the federation was opened."""
 
     name: str
     """``disk cache``, ``memcached``, ``server``, or the URL of one of several servers."""

@@ -64,7 +64,7 @@ class Problem:
     what: str
     """Description of the problem."""
     advice: str
-    """What to do about it."""
+    """What the user should do about the problem."""
 
     def __str__(self) -> str:
         return f"{self.severity}: {self.where}: {self.what}; {self.advice}"

@@ -132,7 +132,7 @@ def write(
 
 def _most_tasks(wanted: int) -> int:
     """Return how many tasks Dask is given at most: as many as are wanted, if they do not go to a cluster."""
-    scheduler = dask.base.get_scheduler()  # That of threads or processes is a function.
+    scheduler = dask.base.get_scheduler()  # The schedulers of threads and processes are functions.
     threads = getattr(getattr(scheduler, "__self__", None), "nthreads", None)
     return wanted if threads is None else TASKS_PER_THREAD * max(sum(threads().values()), 1)
 

@@ -90,7 +90,7 @@ def cut(writer: SeriesWriter, channel: int, since: int, until: int) -> None:
     """Make a gap. What was valid after it is put again, where it was not hidden."""
     stored = writer.series()
     if writer.overlap == "open":
-        # Those that others hide are not valid any more.
+        # Conditions that newer ones hide are not valid any more.
         entries = np.unique(stored.segments(since, until, channel=channel)[2])
     else:
         entries = writer.entries(f"channel == {channel} and since < {until} and until > {since}")

@@ -41,10 +41,10 @@ class JobPlan(Sequence[PlannedJob]):
         self.clock = clock
         """The clock whose order the events have."""
         self.before = before
-        """What the same number of jobs would read that take the events as they lie, container by container
-        and in the order of entries."""
+        """The reads of the same number of jobs if the events were divided in stored order, container by
+        container."""
         self.after = after
-        """What the jobs of the plan read."""
+        """The reads of the plan's jobs."""
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> PlannedJob: ...

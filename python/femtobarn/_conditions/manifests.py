@@ -62,7 +62,7 @@ HASHED = Definition.from_json({"name": "ConditionsManifest", "fields": HASHED_FI
 
 @dataclass(frozen=True)
 class SeriesFacts:
-    """What a manifest says of a series."""
+    """The entry of a manifest for one series."""
 
     path: str
     container: str
@@ -79,7 +79,7 @@ class SeriesFacts:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a snapshot file has, and where it came from."""
+    """The contents and the origin of a snapshot file."""
 
     kind: Kind
     federation: str

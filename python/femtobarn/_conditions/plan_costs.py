@@ -1,6 +1,6 @@
-"""What the jobs of a plan read, counted from the validities of series and from the clusters of containers.
+"""Count the reads of a plan's jobs, from the validities of series and the clusters of containers.
 
-A count is a sum over jobs of the different things that each job needs, as for jobs that keep what they have
+Each count is a sum over jobs. Within a job everything counts once, as for jobs that cache all that they have
 read and share nothing with each other.
 """
 
@@ -26,7 +26,7 @@ MASK_BYTES_MAX = 1 << 27
 
 @dataclass(frozen=True)
 class SeriesCosts:
-    """What all jobs together need of a series."""
+    """The reads of one series by all jobs together."""
 
     intervals: int
     """Intervals in which a condition is valid, channel by channel, with an event of the job."""
@@ -36,7 +36,7 @@ class SeriesCosts:
 
 @dataclass(frozen=True)
 class PlanCosts:
-    """What jobs read, with one way to divide events among them."""
+    """The reads of jobs, for one way to divide the events among them."""
 
     first: Values
     """Moment of the first event of each job."""

@@ -27,10 +27,10 @@ CHANNELS_MAX = 10
 """Channels that are drawn if none is named: as many as Matplotlib has colours."""
 
 MARGIN = 0.05
-"""What is drawn before the first and after the last change, as a part of the range between them."""
+"""Width drawn before the first and after the last change, as a fraction of the range between them."""
 
 ALONE = {"time": 3_600_000_000_000, "run": 1 << RUN_BITS}
-"""What is drawn on both sides of a single change: an hour, a run."""
+"""Width drawn on both sides of a single change: an hour, or a run."""
 
 AXIS_LABELS = {"time": "time (UTC)", "run": "run"}
 

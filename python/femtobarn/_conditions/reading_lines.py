@@ -20,7 +20,7 @@ Result = tuple[Readings, list[Problem]]
 
 
 class LineParser(Protocol):
-    """What reads lines of one format."""
+    """A parser of lines in one format."""
 
     def first_row(self, lines: Sequence[str]) -> dict[str, Any] | None:
         """Return a well-formed row, from which the class of a new series follows; None if there is none."""

@@ -64,7 +64,7 @@ class LineSource:
         self._number = 0
         self._problems: list[Problem] = []
         self._is_at_end = self._is_in_long_line = False
-        with contextlib.suppress(OSError, AttributeError):  # What is no pipe has no such buffer.
+        with contextlib.suppress(OSError, AttributeError):  # Only a pipe has this buffer.
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
     def wait(self, seconds: float) -> bool:
@@ -127,7 +127,7 @@ class LineSource:
 
 
 def _decoded(line: bytes) -> str:
-    # What is no UTF-8 becomes a character that no JSON begins with, so that the line is refused.
+    # A line that is not UTF-8 becomes a character with which no JSON begins, so that it is refused.
     try:
         return line.decode().strip()
     except UnicodeDecodeError:

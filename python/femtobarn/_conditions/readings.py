@@ -54,7 +54,7 @@ class Problem(NamedTuple):
     number: int
     """Its number, from 1 on."""
     reason: str
-    """What is wrong with it."""
+    """The reason why the line is refused."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Readings:
 
 
 class ReadingForm:
-    """What readings of a series look like: the fields of its class, the unit of times, the names of channels.
+    """The form of a series' readings: the fields of its class, the unit of times, the names of channels.
 
     Raises
     ------

@@ -81,7 +81,7 @@ class RawField:
 
 @dataclass(frozen=True, kw_only=True)
 class Reduction:
-    """What is derived: the base of :class:`DeadBand`, :class:`Mean` and :class:`Function`."""
+    """How a series is derived: the base of :class:`DeadBand`, :class:`Mean` and :class:`Function`."""
 
     to: str
     """Path of the derived series."""

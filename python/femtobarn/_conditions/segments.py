@@ -49,7 +49,7 @@ class Segments:
 
 @dataclass(frozen=True)
 class Differences:
-    """What has to change so that a channel has other segments."""
+    """The changes that turn a channel's segments into other ones."""
 
     put: Segments
     """Conditions to put."""

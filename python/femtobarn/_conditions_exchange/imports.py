@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class ImportedConditions:
-    """What an import of conditions did."""
+    """The result of an import of conditions."""
 
     series: dict[str, int]
     """The number of conditions of each series, by path."""

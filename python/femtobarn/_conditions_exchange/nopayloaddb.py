@@ -27,7 +27,7 @@ __all__ = ["NopayloaddbSource"]
 
 STATES: dict[str, State] = {"locked": "locked", "frozen": "frozen"}
 INFINITE = 2**63 - 1
-"""What the server stores if there is no end."""
+"""The end that the server stores for an open validity."""
 
 NUMBERS = ("major_iov", "minor_iov", "major_iov_end", "minor_iov_end")
 

@@ -1,4 +1,4 @@
-"""What an import takes: series with their conditions, payloads, and global tags."""
+"""The sources of an import: series with their conditions, payloads, and global tags."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAME_MAX = 180
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller says about a source."""
+    """The caller's options for a source."""
 
     only: tuple[str, ...] = ()
     """The tags to import, all if empty."""

@@ -52,5 +52,5 @@ def _of_numbers(dtype: np.dtype[np.generic]) -> Node:
     for meaning, stored in TIMES.items():
         if dtype == stored:
             return Primitive("int64", Meaning(meaning))
-    # What is no type of a field, such as a duration, is read as a number.
+    # Values of a type that fields cannot have, such as durations, are read as numbers.
     return Primitive(dtype.name if dtype.name in DTYPES else "int64")

@@ -31,7 +31,7 @@ MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None")
 """Texts that stand for a missing value. ``nan`` is a number."""
 
 DELIMITERS = (";", "\t", ",")
-"""What separates values where a first line would be a single name otherwise."""
+"""Candidates if the first line is a single name: the one that it contains most often."""
 
 IMPLIED = {"int64": ("uint64", "double"), "uint64": ("double",), "date": ("time",)}
 """Other types that all values of a type have; those of int64 have uint64 if none is negative."""

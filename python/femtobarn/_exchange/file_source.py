@@ -13,7 +13,7 @@ __all__ = ["FileSource", "RunSource"]
 
 @dataclass(frozen=True)
 class RunSource:
-    """What a file says once about all its events: one object, in a container of its own."""
+    """Data that a file has once for all its events: one object, in a container of its own."""
 
     definition: Definition
     """Its class."""
@@ -40,6 +40,6 @@ class FileSource:
     position: Callable[[], int] | None = None
     """Bytes read so far of a file that does not say how many objects it has: its progress is in bytes."""
     run: RunSource | None = None
-    """What the file says once about its events."""
+    """Data that the file has once for all its events."""
     skipped: dict[str, str] = field(default_factory=dict)
     """Columns that are left out, with the reason."""

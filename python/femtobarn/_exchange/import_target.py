@@ -1,4 +1,4 @@
-"""What imports use of a federation, and their result."""
+"""The operations of a federation that imports use, and the result of an import."""
 
 from __future__ import annotations
 

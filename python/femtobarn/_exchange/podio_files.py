@@ -91,7 +91,7 @@ class PodioLayout:
 
 @dataclass(frozen=True)
 class PodioMetadata:
-    """What podio keeps about the events of files."""
+    """The metadata that podio stores about the events of files."""
 
     container: str
     """The container that it was read from."""

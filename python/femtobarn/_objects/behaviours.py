@@ -1,4 +1,4 @@
-"""What is read has the methods and properties of its class, if the class is declared in this program.
+"""Objects and arrays have the methods and properties of their class, if this program declares the class.
 
 - An object is an instance of the class, and so is a record inside an object.
 - Records and lists of them in awkward arrays get the class as their behaviour, so a method that is written

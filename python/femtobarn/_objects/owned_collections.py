@@ -130,7 +130,7 @@ def _elements(reference: Reference, owner: Object, records: Any, name: str) -> A
         columns = [(column[name], key) for column, key in reached if name in column.fields]
         if reached and not columns:
             raise AttributeError(f"no field named {name!r}")
-    if len(columns) > 1:  # What links of theirs lead to depends on the collection, which items do not know.
+    if len(columns) > 1:  # Where items' links lead depends on the collection, which the items do not know.
         columns = [(ak.Array(column.layout, behavior=column.behavior), key) for column, key in columns]
     if not columns:
         columns = [(ak.Array(np.empty(0)), None)]  # None of the keys is that of a collection.

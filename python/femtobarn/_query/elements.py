@@ -19,7 +19,7 @@ __all__ = ["Reached", "reached"]
 
 @dataclass(frozen=True)
 class Reached:
-    """What a path leads to through an index."""
+    """The elements that a path leads to through an index."""
 
     targets: tuple[tuple[str, int | None], ...]
     """The paths in the collections that it may lead to, and their keys."""
@@ -36,7 +36,7 @@ class Reached:
 
     @property
     def wanted(self) -> list[tuple[ast.expr, int | None]]:
-        """What is wanted of each collection, and its key."""
+        """The expression to read of each collection, and the collection's key."""
         return [(ast.parse(path, mode="eval").body, key) for path, key in self.targets]
 
 

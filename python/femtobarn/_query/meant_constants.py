@@ -46,7 +46,7 @@ def _meaning_of(path: str, definition: Definition) -> Meaning | None:
         try:
             through = reached(ast.parse(path, mode="eval").body, definition)
         except (SyntaxError, ValueError):
-            through = None  # Who looks for the field refuses it.
+            through = None  # The look-up of the field refuses it.
         if through is None:
             return None
         node = definition.resolve(through.targets[0][0])

@@ -221,7 +221,7 @@ class Rewriter(ast.NodeTransformer):
                 name = ast.unparse(texts[0])
                 raise self._error(node, f"{name} is string, and {ast.unparse(side)} is not")
         if any(map(self._is_behind_link, sides)):
-            return  # What the text is compared with may be a time.
+            return  # The text may be compared with a time.
         if texts and not all(isinstance(op, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for op in node.ops):
             raise self._error(node, "texts have no order here; use ==, != or in")
 

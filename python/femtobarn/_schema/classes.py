@@ -296,7 +296,7 @@ _REGISTRY: dict[str, type[Any]] = {}
 
 
 _WATCHERS: list[tuple[Callable[[type[Any]], None], Callable[[], None]]] = []
-"""What is called before and after a class is registered."""
+"""Callbacks, each a pair: one is called before, the other after a class is registered."""
 
 
 MADE_BY_DATACLASSES = frozenset(

@@ -1,4 +1,4 @@
-"""What stored numbers, texts and lists stand for in Python: times, enumerations, paths, sets, elements.
+"""The meanings of stored numbers, texts and lists in Python: times, enumerations, paths, sets, elements.
 
 ROOT has no such types, or only with a dictionary of the class, so values are stored as numbers, texts and
 lists that every reader knows, and the class says what they mean.
@@ -79,7 +79,7 @@ _ENUMERATIONS: dict[tuple[str, str], list[type[enum.Enum]]] = {}
 
 @dataclass(frozen=True)
 class Meaning:
-    """What the values of a stored type stand for."""
+    """The meaning of a stored type's values."""
 
     kind: str
     name: str = ""

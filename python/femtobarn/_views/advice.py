@@ -20,7 +20,7 @@ COMPRESSIONS = ("none", "lz4", "zstd")
 
 @dataclass(frozen=True)
 class Packed:
-    """What a field would take with one compression."""
+    """The space and the time that a field would need with one compression."""
 
     stored: float
     """Bytes on disk."""
@@ -39,7 +39,7 @@ class FieldAdvice:
     stored: int
     """Bytes on disk, as the container has it."""
     packed: dict[str, Packed]
-    """What it would take in a new container: ``none``, ``lz4`` and ``zstd``."""
+    """The costs in a new container, by compression: ``none``, ``lz4`` and ``zstd``."""
     best: str
     """The compression with which it is read soonest."""
 
@@ -53,7 +53,7 @@ class Advice:
     bandwidth: int
     """Bytes a second that the storage was assumed to deliver."""
     packed: dict[str, Packed]
-    """What all fields would take."""
+    """The costs of all fields together, by compression."""
     best: str
     """The compression with which all fields are read soonest."""
 

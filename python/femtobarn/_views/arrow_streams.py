@@ -21,7 +21,7 @@ __all__ = ["ArrowStream"]
 
 
 class ArrowStream:
-    """What a view would read, as a stream of Arrow; see :meth:`femtobarn.View.to_arrow`."""
+    """A view's columns as a stream of Arrow, read on demand; see :meth:`femtobarn.View.to_arrow`."""
 
     def __init__(
         self, request: Request, empty: ak.Array, batches: Callable[[], Iterator[ak.Array]], name: str

@@ -40,7 +40,7 @@ class Column:
 
     @cached_property
     def projection(self) -> Projection:
-        """What is read, which all partitions of a container share."""
+        """The fields to read; all partitions of a container share this projection."""
         return Projection.of(self.path, self.definition)
 
     def read(self, view: View) -> ak.Array:
@@ -61,9 +61,9 @@ class Naming:
 
     layout: str
     collection: str
-    """What stands before the names of members, with the name of the collection in place of ``{}``."""
+    """The prefix of members' names, with ``{}`` for the name of the collection."""
     joint: str
-    """What stands between the names of members."""
+    """The separator between the names of members."""
     has_counts: bool = True
     """Whether the number of items of X is the column ``nX``."""
     has_sizes: bool = False

@@ -1,4 +1,4 @@
-"""What the values of fields are, in one pass: how many there are, between what limits, and their mean."""
+"""Summaries of the values of fields, in one pass: their number, their limits, and their mean."""
 
 from __future__ import annotations
 

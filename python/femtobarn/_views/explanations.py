@@ -1,4 +1,4 @@
-"""What a read with a condition does: the fields it reads, and the entries that it leaves out."""
+"""The explanation of a read with a condition: the fields that it reads, and the entries that it skips."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Explanation"]
 
 @dataclass(frozen=True)
 class Explanation:
-    """What :meth:`femtobarn.View.arrays` reads; its text is shown where it is printed."""
+    """The reads of a call of :meth:`femtobarn.View.arrays`; ``print`` shows them as text."""
 
     entries: int
     """Entries of the view, those of deleted objects included."""
@@ -18,7 +18,7 @@ class Explanation:
     condition: tuple[str, ...]
     """Fields that are read for the condition, of other entries; ``len(x)`` is only the number of items."""
     later: tuple[str, ...]
-    """Those of them that are read only near entries that meet the parts of the condition before."""
+    """The fields of the condition that are read only near entries that meet its earlier parts."""
     terms: tuple[str, ...]
     """Parts of the condition that awkward computes, or the function."""
     fields: tuple[str, ...]

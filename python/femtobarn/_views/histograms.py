@@ -28,7 +28,7 @@ BINS = 50
 """Bins of an axis for which none are given."""
 
 Axes: TypeAlias = str | Sequence[str] | Mapping[str, Any]
-"""What one histogram counts: fields, each perhaps with its bins."""
+"""The axes of one histogram: fields, optionally with their bins."""
 
 
 def filled(

@@ -1,4 +1,4 @@
-"""What the extension module asks a view for when it makes objects, and values that only Python knows."""
+"""The interface by which the extension module makes a view's objects, with values that only Python knows."""
 
 from __future__ import annotations
 

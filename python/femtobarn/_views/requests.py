@@ -1,7 +1,9 @@
-"""What one call reads, and what it returns: fields, computed columns, fields behind links.
+"""The request of one call: the fields that it reads, and the columns that it returns.
 
-Most calls return what they read. For computed columns the fields that they use are read as well, and left out
-of the result unless they were asked for.
+Columns are fields, computed columns, and fields behind links.
+
+Most calls return exactly the fields that they read. For computed columns the fields that they use are read as
+well, and left out of the result unless they were asked for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a container holds, at a glance: its fields, its first objects, histograms of its fields."""
+"""A container at a glance: its fields, its first objects, histograms of its fields."""
 
 from __future__ import annotations
 

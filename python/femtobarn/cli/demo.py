@@ -67,7 +67,7 @@ CONTENTS = {
     "conditions": "global tags: prompt, with nominal constants, and final, with measured ones",
     "run1-prompt": "reconstructed events, with links to the raw ones; tags to select events",
 }
-"""What databases are for, by the name of the first of each kind."""
+"""The purpose of the databases, by the name of the first one of each kind."""
 
 
 def _databases(snapshot: Snapshot) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What a server tells about itself over HTTP."""
+"""The client of a server's status over HTTP."""
 
 from __future__ import annotations
 

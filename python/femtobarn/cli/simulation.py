@@ -1,4 +1,4 @@
-"""What the command `plan --simulate` does: a site past the machines at hand, and what gives first there."""
+"""The command `plan --simulate`: a simulated site, larger than the machines at hand, and its bottleneck."""
 
 from __future__ import annotations
 

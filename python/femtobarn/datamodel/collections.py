@@ -42,7 +42,7 @@ PARAMETERS: dict[str, Node] = {
 
 @dataclass(frozen=True)
 class CollectionInfo:
-    """What podio keeps about a collection, under the names that it has there."""
+    """The metadata that podio stores about a collection, under podio's own names."""
 
     collectionID: int
     dataType: str

@@ -50,7 +50,7 @@ class Display:
 
     def __init__(self, scenes: list[dict[str, Any]]) -> None:
         self.scenes = scenes
-        """What is drawn of each object, as JSON; see ``femtobarn.display.scenes``."""
+        """The drawing of each object, as JSON; see ``femtobarn.display.scenes``."""
 
     def html(self) -> str:
         """Return the page."""

@@ -29,7 +29,7 @@ FORM_NAMES = ("arrow", "cone", "point", "tower", "track")
 
 @dataclass(frozen=True)
 class Rule:
-    """What collections are drawn as.
+    """A drawing rule: the form in which collections are drawn.
 
     Parameters
     ----------

@@ -60,9 +60,9 @@ class CrossReferences:
     """The indices of a class by their dotted names."""
 
     links: dict[str, str] = field(default_factory=dict)
-    """Those that became links, with the collections that they lead to."""
+    """Indices that became links, with the collections that they lead to."""
     unlinked: dict[str, str] = field(default_factory=dict)
-    """Those that stay numbers, with the reason."""
+    """Indices that stay numbers, with the reason."""
 
 
 def with_references(

@@ -30,7 +30,7 @@ REMEDIES = {
     "corrupt": "restore a backup, or make a new catalogue from the files: femtobarn rebuild-catalogue",
     "denied": "ask its owner for the right to read the folder",
 }
-"""What helps against the errors of opening a federation whose texts do not say it."""
+"""Remedies for errors of opening a federation, by kind, for errors whose texts name none."""
 
 
 def look_at_folder(path: str) -> Iterator[Finding]:

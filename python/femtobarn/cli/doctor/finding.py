@@ -1,4 +1,4 @@
-"""What one look found: whether it is well, the fact, and the remedy."""
+"""The result of one check: the verdict, the fact, and the remedy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Finding:
     subject: str
     fact: str
     remedy: str = ""
-    """What to do; empty if there is nothing to do."""
+    """What the user should do; empty if nothing."""
     kind: str | None = None
     """Of something wrong: the kind of the error that it causes, which is also that of the exit code."""
 
