@@ -27,14 +27,14 @@ def bar(**settings: Any) -> Any:
 
 
 def check_told(progress: object) -> None:
-    """Raise an error if what a caller gave as `progress` is neither a function nor a truth value."""
+    """Raise an error if a caller's `progress` is neither a function nor a truth value."""
     if not isinstance(progress, bool):
         check_progress(progress, "done, total")
 
 
 @contextmanager
 def objects_bar(progress: Told, title: str, unit: str = " objects") -> Iterator[Progress | None]:
-    """Return what to call with the objects or bytes done: what the caller gave, or what shows a bar.
+    """Return the function to call with the objects or bytes done: the caller's, or one that shows a bar.
 
     Raises
     ------

@@ -28,7 +28,7 @@ __all__ = ["to_awkward"]
 
 
 class _ReadArrays(ColumnProjectionMixin):  # type: ignore[misc]
-    """Reads a partition; by :meth:`project_columns` dask-awkward asks for what a computation needs."""
+    """Reads a partition; dask-awkward selects the columns of a computation by :meth:`project_columns`."""
 
     use_optimization = True
     attrs = None

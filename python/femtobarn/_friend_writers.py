@@ -20,7 +20,7 @@ __all__ = ["FriendWriter"]
 
 
 class FriendWriter:
-    """A friend within a transaction, to write what it lacks for the objects of its partner."""
+    """A friend within a transaction, to write the entries that it lacks for its partner's objects."""
 
     def __init__(self, container: ContainerWriter, of: str) -> None:
         self.container = container

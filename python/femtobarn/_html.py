@@ -13,7 +13,7 @@ SHOWN_CHARACTERS = 60
 
 
 def html_table(caption: str, head: Sequence[str | tuple[str, str]], rows: Iterable[Iterable[Any]]) -> str:
-    """Return a table; what is too long is cut.
+    """Return a table; texts that are too long are cut.
 
     Parameters
     ----------

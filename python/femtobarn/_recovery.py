@@ -73,5 +73,5 @@ def rebuild_catalogue(
 
 
 def identify(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what a file is: a database, with its federation and state, or another ROOT file."""
+    """Identify a file: a database, with its federation and state, or another ROOT file."""
     return _identify(os.fspath(path))

@@ -49,7 +49,7 @@ class Promotion:
     generation: int
     """How often a follower became the leader until now."""
     untold_leader: str | None
-    """The URL that was followed, if the leader did not answer; ``femtobarn serve`` tells it when it does."""
+    """URL of the old leader, if it did not answer; ``femtobarn serve`` notifies it as soon as it does."""
     unmarked: list[str]
     """Stores that could not be marked, with the reasons; a former leader may still remove objects there."""
     unsound: list[str]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Savepoint", "Transaction"]
 
 CLUSTER_SIZE = "2 MiB"
-"""Size of a cluster of a series: what a look-up reads at once."""
+"""Size of a cluster of a series, the unit that a look-up reads."""
 
 
 class Transaction(Forking):

@@ -54,7 +54,7 @@ def load() -> Any:
     if ROOT.gSystem.Load(str(_femtobarn.__file__)) < 0:
         raise ImportError("ROOT cannot load the extension module of Femtobarn")
     header = include_folder() / "femtobarn_rdf.hxx"
-    # Readers are called for each entry, and ROOT optimises such code little, unless it is told otherwise.
+    # Readers are called for each entry, and by default ROOT optimises jitted code little.
     if not ROOT.gInterpreter.Declare(f'#pragma cling optimize(3)\n#include "{header}"'):
         raise ImportError("ROOT cannot compile femtobarn_rdf.hxx: it needs ROOT 6.40 or newer")
     return ROOT

@@ -1,4 +1,4 @@
-"""Channels of series: an integer of 64 bits tells sectors, crates or wires apart."""
+"""Channels of series: integers of 64 bits that distinguish sectors, crates or wires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what the engine does not know: that global tags name what they named."""
+"""Checks beyond the engine's own: that global tags still name the same versions of series."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TAGS = "conditions/global_tags"
 
 
 def problems(federation: Federation) -> list[str]:
-    """Return what is wrong with the conditions of a federation, a sentence each."""
+    """Return the problems of a federation's conditions, a sentence each."""
     found = _changes_of_frozen_tags(federation)
     kept = {tag["csn"] for tag in federation.tags()}
     readable: set[tuple[int, ...]] = set()
@@ -53,7 +53,7 @@ def _changes_of_frozen_tags(federation: Federation) -> list[str]:
 
 
 def _unreadable_series(federation: Federation, name: str, readable: set[tuple[int, ...]]) -> list[str]:
-    """Return what is wrong with the series of a tag. A version that another tag has, too, is read once."""
+    """Return the problems of a tag's series. A version that several tags have is read once."""
     try:
         job = federation.conditions(name)
         listed = job._listed()

@@ -86,7 +86,7 @@ class ConditionsFile(Job):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The manifest, which says where the file came from, and what it has of each series."""
+        """The manifest, which has the origin of the file, and its contents of each series."""
         return {**asdict(self._manifest), "sha256": self.sha256}
 
     @property
@@ -163,7 +163,7 @@ class ConditionsFile(Job):
         return f"<ConditionsFile {self.file!r}: {len(self)} series of {tag} as of csn {self.csn}>"
 
     def _verified(self, facts: SeriesFacts) -> CoveredSeries:
-        """Open a series, and compare it with what the manifest says of it."""
+        """Open a series, and compare it with its entry in the manifest."""
         damaged = f"{self.file} is damaged: series {facts.path} "
         try:
             view = self._snapshot[f"{ATTACHED_AS}/{facts.container}"]

@@ -122,7 +122,7 @@ class _Touched:
             self.extents[number] = min(first, new[0]), max(last, new[1]), max(end, new[2])
 
     def ranges(self, series: Series) -> Ranges:
-        """Return what they can have changed in a series."""
+        """Return the ranges of a series that the corrections can have changed."""
         if series.overlap != "open":
             return {channel: (first, end) for channel, (first, _, end) in self.extents.items()}
         return {

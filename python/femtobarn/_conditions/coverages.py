@@ -90,7 +90,7 @@ class Segments:
 
 
 def segments_within(series: Series, since: int, until: int) -> Segments:
-    """Return what is valid in a range, cut to it."""
+    """Return the conditions that are valid in a range, cut to it."""
     found = []
     for channel in series.channels(since, until):
         begins, ends, entries = series.segments(since, until, channel=channel)
@@ -99,7 +99,7 @@ def segments_within(series: Series, since: int, until: int) -> Segments:
 
 
 def segments_at(series: Series, moments: Values) -> Segments:
-    """Return what is valid at some moments, each condition with its whole validity.
+    """Return the conditions that are valid at some moments, each with its whole validity.
 
     The coverage is the ranges around the moments in which no channel changes.
 

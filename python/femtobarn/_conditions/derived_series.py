@@ -1,4 +1,4 @@
-"""Derived series: what differs is put, so that a later run changes only what has to change.
+"""Derived series: only differences are put, so that a later run changes as little as possible.
 
 1. A condition that answers as the new one does stays as it is, with the entries that it was derived from.
 2. Earlier commits answer as they did.

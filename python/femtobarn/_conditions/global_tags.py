@@ -245,7 +245,7 @@ class Conditions:
         self._change(name, message, state="deleted", csn=None, series=None)
 
     def check(self) -> list[str]:
-        """Return what is wrong with series and global tags, a sentence each; nothing if all is well.
+        """Return the problems of series and global tags, a sentence each; an empty list if there are none.
 
         :meth:`Federation.check` looks after catalogue, files and pages. This looks after what global tags
         promise: frozen tags were not altered, and what tags name is kept from vacuum, and can be read.
@@ -296,7 +296,7 @@ class Conditions:
         on_conflict: OnConflict = "refuse",
         message: str = "",
     ) -> Merged:
-        """Put what a branch has changed into the series that it is based on, in one transaction.
+        """Put the changes of a branch into the series that it is based on, in one transaction.
 
         What the series have changed since the branch began stays. What was merged before is not merged again.
 

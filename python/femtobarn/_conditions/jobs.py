@@ -327,7 +327,8 @@ class Job(Mapping[str, Series]):
         return series
 
     def _listed(self) -> dict[str, ListedSeries | None]:
-        """Return all series without opening any; None for one that says only when it is opened what it is."""
+        """Return all series without opening any; None for one whose properties are known only once it is
+        open."""
         listed = self._handle.listed()
         return {path: None if facts is None else ListedSeries(*facts) for path, facts in listed}
 

@@ -1,4 +1,4 @@
-"""Manifests: the one object of a snapshot file that says what the file has, and the hashes that prove it.
+"""Manifests: the one object of a snapshot file that lists its contents, and the hashes that prove them.
 
 The manifest has the content hash of each series, and of itself without its field ``sha256``: the root hash.
 docs/format.md specifies both.

@@ -1,4 +1,4 @@
-"""Merging a branch: what it changed is put into the series that it is based on, in one transaction.
+"""Merging a branch: its changes are put into the series that it is based on, in one transaction.
 
 Three versions of a series are compared at every moment: what the branch is based on, what the branch has, and
 what the series has now. After a merge, the branch as it was merged is what the next one is based on, so that
@@ -223,7 +223,7 @@ def _refused(branch: str, into: str | None, conflicts: list[Conflict]) -> MergeC
 def _parts_of(
     theirs: Series, base: Job | None, writer: SeriesWriter, on_conflict: OnConflict
 ) -> Iterator[_Part]:
-    """Return what is to be merged of a series, by channel."""
+    """Return the changes to merge of a series, by channel."""
     if base is not None and theirs.path in (base.global_tag or {})["changed"]:
         before = base[theirs.path]
     else:
@@ -253,7 +253,7 @@ class _Part:
         self.conflicts: list[Conflict] = []
 
     def compare(self, before: Series, on_conflict: OnConflict) -> None:
-        """Find what the branch changed since `before`."""
+        """Find the changes of the branch since `before`."""
         starts = self._starts((before, self.theirs, self.ours))
         stops = np.append(starts[1:], FOREVER)
         kept = np.flatnonzero(~same_entries(before, self.theirs, starts, self.channel))
@@ -293,7 +293,7 @@ class _Part:
         self.conflicts.append(conflict)
 
     def apply(self) -> None:
-        """Put what is taken into the series."""
+        """Put the merged conditions into the series."""
         refuses = self.writer.overlap == "refuse"
         for since, until, entry in self.taken:
             if entry < 0 or refuses:

@@ -67,7 +67,7 @@ class Payload:
 
     @classmethod
     def from_file(cls, path: str | Path, *, media_type: str | None = None) -> Payload:
-        """Return a payload with the bytes and the name of a file. Its suffix tells the media type."""
+        """Return a payload with the bytes and the name of a file. Its suffix determines the media type."""
         file = Path(path)
         chosen = media_type or MEDIA_TYPES.get(file.suffix.lower(), BINARY)
         return cls.from_bytes(file.read_bytes(), name=file.name, media_type=chosen)

@@ -1,4 +1,4 @@
-"""Proofs: what a job has read, so that it can be read again, or is found to be gone.
+"""Proofs: records of a job's reads, by which they can be repeated, or are found to be gone.
 
 A proof names each series by the commits that made it, each with its random identifier. In a copy of the
 federation that went on by itself, the same numbers belong to other commits.

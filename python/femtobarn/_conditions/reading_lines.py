@@ -142,7 +142,7 @@ def messages_to_readings(rows: Sequence[Any], numbers: Sequence[int], form: Read
 
 
 def row_of_message(channel: str, payload: bytes, arrival: int) -> dict[str, Any] | None:
-    """Return a message as a row; what the payload does not say follows from the topic and the arrival.
+    """Return a message as a row; values that the payload lacks follow from the topic and the time of arrival.
 
     Examples
     --------

@@ -105,7 +105,7 @@ class LineSource:
         if newline or (self._is_at_end and whole):
             self._split(whole)
         if len(self._rest) > LINE_BYTES_MAX:
-            # Its end is thrown away as well, when it comes.
+            # The end of the line is discarded as well, when it arrives.
             self._rest, self._is_in_long_line = b"", True
 
     def _split(self, whole: bytes) -> None:
@@ -149,7 +149,7 @@ class Recording:
     """Further arguments of :class:`Recorder`."""
     is_strict: bool = False
     report: Callable[[list[Problem]], None] = lambda _: None
-    """Is told the problems of a block."""
+    """Called with the problems of a block."""
     progress: Callable[[Recording], None] = lambda _: None
     """Is called once a second."""
 

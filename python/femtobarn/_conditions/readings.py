@@ -153,7 +153,7 @@ class ReadingForm:
         return found, [Problem(numbers[position], wrong[position]) for position in sorted(wrong)]
 
     def fault_of(self, row: Any) -> str | None:
-        """Return what is wrong with the names in a row, if something is. The channel may be left out."""
+        """Return the problem with the names in a row, if there is one. The channel may be left out."""
         if not isinstance(row, dict):
             return f"{_short(row)} is not an object with {', '.join(self.names)}"
         for name in self.names:

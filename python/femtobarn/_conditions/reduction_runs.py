@@ -83,7 +83,7 @@ class _Run:
         self.text = json.dumps(asdict(reduction), default=str, sort_keys=True)
 
     def result(self) -> Reduced:
-        """Derive what has to be derived, and commit it."""
+        """Derive the conditions that are due, and commit them."""
         reduction = self.reduction
         raw = reduction.raw
         clock = self._clock(raw)

@@ -88,7 +88,7 @@ def positions_at(segments: Segments, moments: Values) -> Values:
 
 
 def differences_of(old: Segments, new: Segments, compared: Sequence[str]) -> Differences:
-    """Return what has to change so that old segments answer as new ones do, in the compared fields."""
+    """Return the changes after which old segments answer as new ones do, in the compared fields."""
     bounds = np.unique(np.concatenate([old.since, old.until, new.since, new.until]))
     starts, stops = bounds[:-1], bounds[1:]
     before, after = positions_at(old, starts), positions_at(new, starts)

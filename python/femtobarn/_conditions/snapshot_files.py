@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["write_job_file", "write_snapshot"]
 
 CLUSTER_SIZE = "2 MiB"
-"""Size of a cluster: what a look-up reads at once."""
+"""Size of a cluster, the unit that a look-up reads."""
 
 COMPRESSION = "zstd"
 
@@ -72,7 +72,7 @@ def write_snapshot(
     bounds: Any,
     progress: Progress | None,
 ) -> None:
-    """Write what is valid within ranges of the clocks; see :meth:`Job.write_snapshot`.
+    """Write the conditions that are valid within ranges of the clocks; see :meth:`Job.write_snapshot`.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def write_job_file(
     moments: Moments | Mapping[str, Moments],
     progress: Progress | None,
 ) -> None:
-    """Write what is valid at the moments of events; see :meth:`Job.write_job_file`."""
+    """Write the conditions that are valid at the moments of events; see :meth:`Job.write_job_file`."""
     target = _new_file(path)
     opened = _opened(job, series)
     needed = _needed([events] if isinstance(events, View) else list(events), opened, moments)
@@ -191,7 +191,7 @@ def _write(
 
 
 def _write_series(database: Database, name: str, series: Series, segments: Segments) -> Coverage:
-    """Write the conditions of a series into a container, and return what they cover."""
+    """Write the conditions of a series into a container, and return their coverage."""
     form = json.loads(series_definition(definition_json(series.definition)))
     container = database.container(
         name,
@@ -207,7 +207,7 @@ def _write_series(database: Database, name: str, series: Series, segments: Segme
 
 
 def _facts(view: View, series: Series, coverage: Coverage) -> SeriesFacts:
-    """Return what the manifest says of a series that was written to a container.
+    """Return the manifest's entry for a series that was written to a container.
 
     The hash is that of the container as it reads, because the columns that were written may have values of
     variants that nothing refers to.

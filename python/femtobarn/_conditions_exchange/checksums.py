@@ -1,4 +1,4 @@
-"""Checksums of payloads, whose algorithm the length of the text tells."""
+"""Checksums of payloads; the length of the text determines the algorithm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exporting conditions: what is valid when, to SQLite, JSON lines or CSV."""
+"""Exporting conditions, with their resolved validities, to SQLite, JSON lines or CSV."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def export_conditions(
     format: str | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Export what is valid when to a new file, which :func:`import_conditions` reads.
+    """Export conditions and their resolved validities to a new file, which :func:`import_conditions` reads.
 
     Conditions that newer ones hide are left out. A condition that a newer one interrupts has two validities.
 
@@ -123,7 +123,7 @@ def _is_linked(series: Series) -> bool:
 
 
 def _ranges(series: Series) -> Ranges:
-    """Return what is valid when, by channel and time."""
+    """Return the conditions with their resolved validities, by channel and time."""
     return [(channel, one) for channel in series.channels() for one in series.intervals(channel=channel)]
 
 

@@ -1,4 +1,4 @@
-"""The reader of a source, chosen by its format or by what the file is."""
+"""The reader of a source, chosen by the given format or by the kind of the file."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ BUFFERS = {"primitive": 1, "string": 2, "list": 1, "fixed": 0, "record": 0, "var
 
 
 def _attribute(tree: Tree) -> str:
-    """Return what the type of a column says beside its kind."""
+    """Return the parameters of a column's type, apart from its kind."""
     if tree[0] == "record":
         return ",".join(tree[2])
     if tree[0] == "list":

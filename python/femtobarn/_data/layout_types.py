@@ -1,4 +1,4 @@
-"""The types of computed columns, as of fields: what the conversion to other libraries goes by."""
+"""The types of computed columns, in the form of fields' types, for the conversion to other libraries."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def _is_of(data: Any, module: str, *names: str) -> bool:
 
 
 def _plain(value: Any, node: Node) -> Any:
-    """Replace what awkward does not know in Python objects by what it is stored as."""
+    """Replace values in Python objects that awkward does not know by their stored form."""
     meaning = getattr(node, "meaning", None)
     if meaning is not None and value is not None:
         value = meaning.to_stored(value)

@@ -1,4 +1,4 @@
-"""Columns of what is imported as layouts of awkward: lists, texts, maps, records and missing values."""
+"""Imported columns as layouts of awkward: lists, texts, maps, records and missing values."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def _copy(
 def _batches(
     source: FileSource, paths: list[str], writer: ContainerWriter, classes: KnownClasses
 ) -> Iterator[Any]:
-    """Yield the objects of a source, and append what it says once about all of them, which they link to."""
+    """Yield the objects of a source, and append the one with its common data, to which they link."""
     if source.run is None:
         yield from source.batches(paths)
         return

@@ -22,7 +22,7 @@ KINDS = {
 """The kind of file that each suffix stands for."""
 
 STREAMS = ("csv", "tsv", "lhe", "hepmc")
-"""Kinds of text, which may be compressed by gzip, and tell how many objects they have only at their end."""
+"""Kinds of text files: gzip may compress them, and the number of their objects is known only at the end."""
 
 EVENTS = ("lhe", "hepmc")
 """Kinds of files of events, whose containers are not named after the file."""

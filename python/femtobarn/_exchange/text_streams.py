@@ -1,4 +1,4 @@
-"""Files of text, plain or compressed by gzip, opened as a stream of bytes that tells how far it was read."""
+"""Files of text, plain or compressed by gzip, opened as a stream of bytes that counts the bytes read."""
 
 from __future__ import annotations
 

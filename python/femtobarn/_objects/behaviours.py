@@ -52,20 +52,20 @@ OURS = frozenset(
         *("reduce", "reduce_ex", "getstate", "setstate", "copy", "deepcopy"),
     ]
 )
-"""Special names that what is read has from us, whatever the class says."""
+"""Special names that objects and arrays have from this package, whatever the class defines."""
 
 YIELDING = frozenset({"display"})
 """Methods of objects that those of a class go before: classes could have them before objects did."""
 
 _derived: dict[tuple[type[Any], type[Any]], type[Any]] = {}
-"""Classes that were made, by the class of what is read and the declared class."""
+"""Classes made so far, by the base class and the declared class."""
 
 _behavior: dict[Any, Any] | None = None
 """Behaviours of all declared classes, until another one is declared."""
 
 
 class _Quiet:
-    """A base of what is read: a class's own ``__init_subclass__`` is for classes of programs."""
+    """A base of the classes made here: ``__init_subclass__`` of a declared class is for programs' classes."""
 
     __slots__ = ()
 
@@ -86,7 +86,7 @@ def record_class(base: type[Any], node: Record) -> type[Any]:
 
 
 def _class_for(name: str, version: int | None, fields: Iterable[str]) -> type[Any] | None:
-    """Return the class that is declared for what is stored: the last with its fields, or else of another
+    """Return the class that is declared for stored objects: the last with its fields, or else of another
     version, if its own is known."""
     stored, others = set(fields), []
     for declared in classes_called(plain_name(name)):
@@ -102,7 +102,7 @@ def _class_for(name: str, version: int | None, fields: Iterable[str]) -> type[An
 
 
 def derived(base: type[Any], declared: type[Any], **attributes: Any) -> type[Any]:
-    """Return the class of what is read: first `base`, then a declared class.
+    """Return the class of objects that are read: first `base`, then a declared class.
 
     It is `base` alone if Python can derive no class from both, as if the declared one has ``__slots__``.
 

@@ -340,7 +340,7 @@ def value_of(tree: Tree, node: Node, index: int, snapshot: Snapshot, layouts: La
 
 
 def _meant(value: Any, node: Node) -> Any:
-    """Return what a stored number or text stands for."""
+    """Return the meaning of a stored number or text."""
     meaning = getattr(node, "meaning", None)
     return value if meaning is None else meaning.to_python(value)
 

@@ -65,7 +65,7 @@ class ArrayTerm:
 
     @property
     def is_condition(self) -> bool:
-        """Whether it is true or false, as far as the text alone tells."""
+        """Whether the term is a truth value, as far as its text alone shows."""
         is_any_or_all = isinstance(self.node, ast.Call) and ast.unparse(self.node.func) in ("any", "all")
         return is_any_or_all or isinstance(self.node, ast.Compare)
 
@@ -85,7 +85,7 @@ class ArrayTerm:
         return values_of(self.evaluated(array, in_reals=True), len(array), self.text)
 
     def column(self, array: ak.Array) -> Any:
-        """Return what it gives; a field behind links is as it is stored. See :meth:`evaluated`."""
+        """Return the term's value; a field behind links stays as it is stored. See :meth:`evaluated`."""
         from .array_evaluation import Evaluator  # This imports awkward.
 
         is_path = not any(isinstance(each, ast.Subscript) for each in ast.walk(self.node))
@@ -93,7 +93,7 @@ class ArrayTerm:
         return evaluator.field(self.node) if is_path and path_of(self.node) else self.evaluated(array)
 
     def evaluated(self, array: ak.Array, *, in_reals: bool = False) -> Any:
-        """Return what it gives: an array, or one value for all entries.
+        """Return the term's value: an array, or one value for all entries.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class ArrayTerm:
 
 
 def values_of(found: Any, length: int, text: str) -> Values:
-    """Return what a part of a condition gave as one value for each entry, masked where it is missing."""
+    """Return the value of a part of a condition as one value for each entry, masked where it is missing."""
     if not isinstance(found, ak.Array):
         given = np.asarray(found)
         if given.dtype.kind not in "biuf":
@@ -223,7 +223,7 @@ def _stored_path(path: str, definition: Definition) -> str:
 
 
 def _check(node: ast.AST, term: ArrayTerm) -> None:
-    """Refuse what a condition may not have."""
+    """Refuse syntax that a condition may not contain."""
     if isinstance(node, ast.Call):
         name = ast.unparse(node.func)
         known = {*REDUCERS, *term.functions}
@@ -272,7 +272,7 @@ def _check_length(node: ast.expr, definition: Definition) -> None:
 
 
 def _lists(node: ast.expr, definition: Definition) -> int | None:
-    """Return how many lists are around each value of a field; None if the types alone do not tell."""
+    """Return how many lists are around each value of a field; None if the types alone do not determine it."""
     path = path_of(node)
     is_chosen = any(isinstance(each, ast.Subscript) for each in ast.walk(node))
     if path is None or is_chosen or link_before(path, definition) is not None:

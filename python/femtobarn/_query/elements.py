@@ -30,7 +30,7 @@ class Reached:
 
     @property
     def parts(self) -> Iterator[ast.expr]:
-        """The fields that are read: the indices, their keys, and what is wanted of the collections."""
+        """The fields to read: the indices, their keys, and the requested members of the collections."""
         yield from filter(None, (self.index, self.key, self.end))
         yield from (target for target, _ in self.wanted)
 
@@ -41,7 +41,7 @@ class Reached:
 
 
 def reached(node: ast.expr, definition: Definition) -> Reached | None:
-    """Return what a part of an expression leads to through an index, or None if it leads through none.
+    """Return the elements that a part of an expression leads to through an index, or None without an index.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def _chosen(through: Reached, node: ast.Subscript) -> Reached:
 
 
 def _member(through: Reached, above: ast.expr | None, name: str, definition: Definition) -> Reached:
-    """Return a member of elements, or what a link of them leads to."""
+    """Return a member of elements, or the targets of one of their links."""
     records = [(path, key, innermost(definition.resolve(path))) for path, key in through.targets]
     have = tuple((f"{path}.{name}", key) for path, key, record in records if name in _members(record))
     if have:
@@ -102,7 +102,7 @@ def _member(through: Reached, above: ast.expr | None, name: str, definition: Def
 def _followed(
     record: Node | None, above: ast.expr | None, name: str, definition: Definition
 ) -> Reached | None:
-    """Return what a link of a record leads to, or None if the name is not that of a link."""
+    """Return the target of a record's link, or None if the name is not that of a link."""
     reference = reference_in(record, name) if isinstance(record, Record) else None
     return None if reference is None else _through(reference, above, name, definition)
 

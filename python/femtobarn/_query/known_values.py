@@ -1,4 +1,4 @@
-"""Conditions in which one name has a known value: what is left of them.
+"""Partial evaluation of conditions in which one name has a known value.
 
 In a collection each container knows the value of `source`. Of ``source == 'run1/events' and run > 7`` it has
 ``run > 7`` left to evaluate if it is this one, and nothing if it is another.

@@ -39,7 +39,7 @@ class ClusterBounds:
     has_nan: Flags
 
     def between(self, edges: np.ndarray[Any, np.dtype[np.int64]]) -> ClusterBounds:
-        """Return the bounds of parts of the clusters; none are known of what is between the clusters.
+        """Return the bounds of parts of the clusters; entries between clusters have no known bounds.
 
         Parameters
         ----------

@@ -52,7 +52,7 @@ def steps_of(selection: Selection) -> list[Selection]:
 
 
 def _conjuncts(node: ast.expr) -> Iterator[ast.expr]:
-    """Yield what is between `and`, which numexpr has as ``&``."""
+    """Yield the operands of `and`, which numexpr has as ``&``."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd):
         yield from _conjuncts(node.left)
         yield from _conjuncts(node.right)

@@ -151,7 +151,7 @@ class Meaning:
         return value if to_stored is None else to_stored(self, value)
 
     def to_python(self, value: Any) -> Any:
-        """Return what a stored value stands for. A number that no member of an enumeration has stays one."""
+        """Return the meaning of a stored value. A number without a member of the enumeration stays one."""
         if self.kind == "datetime":
             return EPOCH + datetime.timedelta(microseconds=value // 1000)
         if self.kind == "date":

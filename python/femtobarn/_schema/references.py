@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 INDEX = re.compile(r"(?P<before>\w*[a-zA-Z0-9])Idx(?P<after>[A-Z0-9]\w*)?")
-"""Names of indices of one element: what they lead to, ``Idx``, and what tells several apart."""
+"""Names of indices of one element: the target's name, ``Idx``, and a suffix that distinguishes several."""
 
 BEGIN, END = "_begin", "_end"
 """Endings of the names of the indices of several elements."""

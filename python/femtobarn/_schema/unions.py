@@ -21,7 +21,7 @@ from .types import ElementLink, Field, Fixed, Link, List, Node, Optional, Primit
 __all__ = ["NOTHING", "common_type", "required", "union"]
 
 NOTHING = Variant(())
-"""The type of what has no value, such as a field behind links of which all are null: any type holds it."""
+"""The type of a field without values, such as one behind links that are all null: any type can hold it."""
 
 
 def union(classes: Sequence[tuple[str, Record]]) -> Record:

@@ -59,7 +59,7 @@ def read_in_batches(
 def _told(
     batches: Iterator[tuple[int, ak.Array]], total: int, progress: Told, title: str
 ) -> Iterator[ak.Array]:
-    """Yield the arrays of batches, and tell how many of the entries were read."""
+    """Yield the arrays of batches, and report how many of the entries were read."""
     done = 0
     with objects_bar(progress, title) as tell:
         for entries, array in batches:

@@ -306,7 +306,7 @@ class Collection(Summaries):
             return Selection.of(self._where_in(view, selection), view.definition)
 
     def _where_in(self, view: View, selection: Selection) -> Where:
-        """Return what is left of a condition in a container, which knows its source."""
+        """Return the rest of a condition in one container, where the value of `source` is known."""
         if selection.function is None:
             left = with_known(selection.text, self.source, view.name)
             return left if isinstance(left, str) else None if left else NOWHERE

@@ -318,7 +318,7 @@ class Columns(ColumnReader):
         return self.export(path, expressions, where, format="root", **options)
 
     def _exported(self, request: Request, part: range, step_size: int | str = "64 MB") -> exports.Exported:
-        """Return what a request selects in a part of the range, for a file."""
+        """Return the objects that a request selects in a part of the range, for a file."""
 
         def batches() -> Iterator[ak.Array]:
             return self._batches(request.projection, request.selection, part, step_size)
@@ -376,7 +376,7 @@ class Columns(ColumnReader):
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def lazy(self) -> polars.LazyFrame:
-        """Return the objects as a lazy frame of Polars, which reads what a query needs.
+        """Return the objects as a lazy frame of Polars, which reads only the data that a query needs.
 
         Columns that the query does not use are not read, and of its conditions those that compare a field
         with a value choose the clusters and objects that are. DuckDB scans the frame, too, by the name of its

@@ -14,7 +14,7 @@ class Explanation:
     entries: int
     """Entries of the view, those of deleted objects included."""
     excluded: int
-    """Entries in clusters without a match, as their statistics tell: nothing of them is read."""
+    """Entries in clusters whose statistics exclude a match: nothing of them is read."""
     condition: tuple[str, ...]
     """Fields that are read for the condition, of other entries; ``len(x)`` is only the number of items."""
     later: tuple[str, ...]

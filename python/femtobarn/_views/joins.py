@@ -93,7 +93,7 @@ def _together(ours: ak.Array, theirs: ak.Array, name: str, other_name: str) -> a
     if _kind(types[0]) != _kind(types[1]):
         raise InvalidError(f"{name!r} is {types[0]}, and {other_name!r} is {types[1]}: these are never equal")
     if _kind(types[0]) == "integer" and required(types[0]) != required(types[1]):
-        # NumPy would make real numbers of some integers; what is above 2^63 has no partner then.
+        # NumPy would make real numbers of some integers; integers above 2^63 have no partner then.
         ours, theirs = (_as_signed(each) for each in (ours, theirs))
     return ak.concatenate([ours, theirs])
 

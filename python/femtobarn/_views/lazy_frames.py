@@ -1,4 +1,4 @@
-"""Lazy frames of Polars over views: which columns and objects a query needs goes down to what is read.
+"""Lazy frames of Polars over views: a query's projection and conditions are pushed down to the read.
 
 Polars hands a source the columns, the number of rows and the conditions of a query. The conditions that
 :mod:`femtobarn._views.polars_conditions` can say in the words of ``where`` select objects as those do; Polars
@@ -38,7 +38,7 @@ def _frames(
     n_rows: int | None,
     batch_size: int | None,
 ) -> Iterator[pl.DataFrame]:
-    """Yield what a query needs, batch by batch."""
+    """Yield the columns and objects that a query needs, batch by batch."""
     # Polars counts rows before it applies a condition.
     where = where_of(predicate, view) if predicate is not None and n_rows is None else None
     stream = view.to_arrow(with_columns, where, step_size=BATCH_SIZE)

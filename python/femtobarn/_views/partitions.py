@@ -38,7 +38,7 @@ class Partition:
     ) -> None:
         self._data = data
         self._window = window
-        # Keeps vacuum from deleting what is still to be read, where the partition was made.
+        # Keeps vacuum from deleting data that are still to be read, in the process that made the partition.
         self._snapshot = snapshot
         self.key = key
         """A text that no other range of a container of the snapshot has."""

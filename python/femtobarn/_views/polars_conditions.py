@@ -35,7 +35,7 @@ def where_of(predicate: pl.Expr, view: Columns) -> str | None:
     """Return a condition that all objects meet that meet one of Polars; None if nothing is known of them."""
     try:
         tree = json.loads(predicate.meta.serialize(format="json"))
-    except Exception:  # Polars raises errors of its own for what has no such form, such as Python functions.
+    except Exception:  # Polars has errors of its own for what JSON cannot have, such as Python functions.
         return None
     return _condition(tree, view)
 
@@ -80,7 +80,7 @@ def _comparison(name: str, sign: str, value: Value, view: Columns) -> str | None
 
 
 def _comparison_of_reals(name: str, sign: str, value: float) -> str | None:
-    """Return a comparison with the value and with what it is in the precision of 32 bits, whichever holds."""
+    """Return a comparison that holds for the value, or for the value rounded to 32 bits."""
     rounded = float(np.float32(value)) if abs(value) < np.finfo(np.float32).max else value
     low, high = sorted((value, rounded))
     if sign in ("<", "<="):

@@ -115,7 +115,7 @@ class Request:
         return any(isinstance(innermost(node), Link | ElementLink) for each in nodes for node in each)
 
     def type_of(self, empty: ak.Array, batches: Iterable[ak.Array]) -> Record:
-        """Return a type that holds what :meth:`typed` makes of batches, or of an empty one if that tells."""
+        """Return a type for the results of :meth:`typed` of batches, or of an empty one if that suffices."""
         record, found = self.typed(empty)[1], dict[str, list[Node]]()
         for batch in batches if self.follows_links else ():
             array = self.typed(batch)[0]

@@ -141,7 +141,7 @@ def parts_of(ranges: Iterable[range]) -> list[range]:
 
 
 def in_threads(function: Callable[[range], T], chunks: list[range]) -> Iterator[T]:
-    """Yield what a function returns for each chunk, in order; several threads call it."""
+    """Yield a function's result for each chunk, in order; several threads call it."""
     threads = min(len(os.sched_getaffinity(0)), THREADS_MAX, len(chunks))
     if threads < 2:
         yield from map(function, chunks)

@@ -31,7 +31,7 @@ SHOWN_FIELDS = 12
 """Fields of them that a notebook shows."""
 
 PROBED_OBJECTS = 1000
-"""Objects whose links tell the types of fields behind links."""
+"""Number of objects whose links are followed to find the types of fields behind links."""
 
 
 class Summaries(Columns):

@@ -104,7 +104,7 @@ def _list_series(options: argparse.Namespace, job: Job) -> None:
 
 
 def _series_facts(job: Job, path: str, listed: ListedSeries | None) -> dict[str, Any]:
-    """Return what the list says of a series, which is opened only if the catalogue does not know it."""
+    """Return the line of the list for a series, which is opened only if the catalogue does not know it."""
     if listed is None or listed.conditions is None:
         series = job[path]
         return {
@@ -152,7 +152,7 @@ def _at(options: argparse.Namespace) -> None:
 
 
 def _valid_at(series: Series, moment: int, channel: int | None) -> list[tuple[int, Interval]]:
-    """Return what is valid at a moment as it is stored, in one channel or in all.
+    """Return the conditions that are valid at a moment as they are stored, in one channel or in all.
 
     Raises
     ------
@@ -353,7 +353,7 @@ def _history(options: argparse.Namespace) -> None:
 
 
 def _difference(before: dict[str, Any] | None, tag: dict[str, Any]) -> str:
-    """Return what a change did to the series of a global tag, or what was merged."""
+    """Return the effect of a change on the series of a global tag, or the series that were merged."""
     merge = tag["merge"]
     if merge is not None:
         taken = (

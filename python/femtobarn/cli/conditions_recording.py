@@ -165,7 +165,7 @@ def _source(options: argparse.Namespace) -> Iterator[Source]:
 
 @contextmanager
 def _stopped_by_signals(recording: Recording) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end a recording; a second one of the same kind does what it did before."""
+    """Let SIGINT and SIGTERM end a recording; a second signal of the same kind has its previous effect."""
     before: dict[int, Any] = {}
 
     def stop(number: int, _: object) -> None:

@@ -82,7 +82,7 @@ def _series_bar(title: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _report(options: argparse.Namespace, done: str) -> None:
-    """Print what a file has."""
+    """Print the contents of a file."""
     with open_conditions(options.file) as job:
         size = Path(options.file).stat().st_size
         emit(options, {"file": options.file, "bytes": size, **_plain(job)}, _text(job, size, done))

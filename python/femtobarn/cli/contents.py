@@ -1,4 +1,4 @@
-"""The commands that show what is in a federation and what it takes, and the one that makes it."""
+"""The commands that show the contents and the size of a federation, and the one that makes it."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ angles = np.cosh(first.eta - second.eta) - np.cos(first.phi - second.phi)
 mass = np.sqrt(2 * first.pt * second.pt * angles)
 print(f"{{len(mass)}} pairs of muons, median mass {{np.median(mass):.1f}} GeV")
 """
-"""Follows the links from tags to tracks in other containers, and computes what the Z boson weighs."""
+"""Follows the links from tags to tracks in other containers, and computes the mass of the Z boson."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Make a federation with simulated events, and print what is in it and what to try."""
+    """Make a federation with simulated events, and print its contents and commands to try."""
     from femtobarn_demo.small_federation import make_federation
 
     began = time.monotonic()

@@ -44,7 +44,7 @@ def display(options: argparse.Namespace) -> None:
 
 
 def _open(path: Path) -> bool:
-    """Show a page in a browser; tell whether there is one."""
+    """Show a page in a browser; return whether there is one."""
     import webbrowser  # Few commands need it.
 
     return webbrowser.open(path.absolute().as_uri())

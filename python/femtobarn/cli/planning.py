@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the plan, or what the options ask for instead."""
+    """Print the plan, or the output that the options select instead."""
     if options.list:
         simulation.list_sites(options) if options.simulate else _list(options)
         return

@@ -104,7 +104,7 @@ def forget_leader(options: argparse.Namespace) -> None:
 
 
 def _steps(follower: Follower, options: argparse.Namespace) -> Iterator[FollowerState]:
-    """Take steps for ever, and tell how far the copy is."""
+    """Follow for ever, step by step, and print the progress of the copy."""
     reported, copied, was_current = 0.0, 0, False
     while True:
         try:

@@ -42,7 +42,7 @@ def address_of(server: str, path: str) -> str:
 
 
 def ask(address: str, seconds: float = 10) -> Any:
-    """Return what a page of a server tells as JSON, which may take so many seconds.
+    """Return the JSON of a server's page, which has to arrive within a number of seconds.
 
     Raises
     ------

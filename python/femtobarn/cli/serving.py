@@ -22,7 +22,7 @@ from .output import emit_line
 __all__ = ["serve", "serve_arguments"]
 
 TELL_SECONDS = 5.0
-"""Between two attempts to tell a former leader that it has a successor."""
+"""Seconds between two attempts to notify a former leader of its successor."""
 
 
 def serve_arguments(parser: argparse.ArgumentParser) -> None:

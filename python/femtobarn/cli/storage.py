@@ -72,7 +72,7 @@ def queue_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def queue(options: argparse.Namespace) -> None:
-    """Print what a server brings back from stores, and what leaves its disk: sums, and the first files."""
+    """Print the files that a server stages, and those that leave its disk: sums, and the first files."""
     told = ask(address_of(options.server, "api/recalls"))
     texts = [_queue_text(of_one) for of_one in told]
     emit(options, told, "\n\n".join(texts or ["the server has no federation with stores"]))

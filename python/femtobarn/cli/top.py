@@ -78,7 +78,7 @@ def _show(status: dict[str, Any], rates: dict[str, float]) -> None:
 
 
 def _lines(status: dict[str, Any], rates: dict[str, float]) -> list[str]:
-    """Return what is shown: sums, and tables of those kinds of which there is something."""
+    """Return the text to show: sums, and the tables that are not empty."""
     lines = _sums(status, rates)
     for each in (
         _sessions, _locks, _data_servers, _copy_servers, _followers, _caches, _leaving, _recalls, _files

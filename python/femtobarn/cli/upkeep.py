@@ -155,7 +155,8 @@ def retention(options: argparse.Namespace) -> None:
     if options.keep_all:
         federation.set_retention()
     elif limits:
-        # A limit that is not given stays: without it, a vacuum would remove what it has kept until now.
+        # A limit that is not given stays: without it, a vacuum would remove snapshots that it has kept until
+        # now.
         federation.set_retention(**{**federation.retention(), **limits})
     kept = federation.retention()
     words = {"keep_commits": "the newest {:,} commits", "keep_days": "the commits of the last {:,} days"}

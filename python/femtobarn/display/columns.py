@@ -102,7 +102,7 @@ class Columns:
         return None if vector is None else _polar(*vector)
 
     def across(self) -> tuple[Numbers, Numbers] | None:
-        """Return transverse momenta and azimuths of what has no momentum along the beam."""
+        """Return transverse momenta and azimuths of items without a momentum along the beam."""
         for size, angle in (("pt", "phi"), ("met", "met_phi"), ("met", "phi")):
             pt, phi = self.number(size), self.number(angle)
             if pt is not None and phi is not None:
@@ -119,7 +119,7 @@ class Columns:
         return found
 
     def table(self) -> dict[str, list[Any]]:
-        """Return what a table shows of each member, links excepted, in the order of the class."""
+        """Return the columns of a table of members, without links, in the order of the class."""
         return {
             path: [shown_value(value) for value in (values if _is_time(leaf) else values.to_list())]
             for path, (leaf, values) in self.leaves.items()

@@ -84,7 +84,7 @@ class Stored:
 
 @dataclass
 class Group:
-    """The items of one collection: what they are drawn as, and their members.
+    """The items of one collection: their form in the drawing, and their members.
 
     An object is a group, too, of one item.
     """

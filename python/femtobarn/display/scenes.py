@@ -1,4 +1,4 @@
-"""Scenes: what the page draws of one event, as JSON.
+"""Scenes: the drawing of one event on the page, as JSON.
 
 ======================  =================================================================================
 member                  is
@@ -37,7 +37,7 @@ BARREL_MIN = 5
 """Positions around the beam that make an outline."""
 
 DECIMALS = 5
-"""Decimal places of what is drawn: 10 micrometres, and 10 keV."""
+"""Decimal places of drawn values: 10 micrometres, and 10 keV."""
 
 
 def scene_of(found: Object, *, referrers: bool = False) -> dict[str, Any]:

@@ -92,7 +92,7 @@ class _Finder:
         self._by_lower_case = {name.lower(): name for name in self._collections}
 
     def type_of(self, made: Field) -> Type:
-        """Return the type of a field with what the indices in it mean."""
+        """Return the type of a field with the meanings of its indices."""
         typed: Type = self._typed(made.type, made, ())
         return typed
 

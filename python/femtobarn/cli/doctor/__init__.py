@@ -1,4 +1,4 @@
-"""The command `doctor`: what is wrong with an installation and with a federation, and what to do about it.
+"""The command `doctor`: problems of an installation and of a federation, and their remedies.
 
 | module | looks at |
 |---|---|

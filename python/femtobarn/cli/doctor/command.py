@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Tell what is wrong, and what to do; fails with the kind of the first finding that is wrong."""
+    """Print problems and their remedies; fails with the kind of the first finding that is wrong."""
     findings = list(_to_the_end(_look(options.federation)))
     counts = Counter(finding.verdict for finding in findings)
     emit(options, [asdict(finding) for finding in findings], "\n".join(map(str, findings)))

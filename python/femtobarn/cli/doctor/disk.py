@@ -38,7 +38,7 @@ DAY_SECONDS = 86400.0
 
 @dataclass
 class FileSystem:
-    """A file system, and what a federation has on it."""
+    """A file system, and the bytes that a federation has on it."""
 
     place: Path
     """The first folder of the federation that is on it."""
@@ -76,7 +76,7 @@ def look_at_type(system: FileSystem) -> Finding:
 
 
 def look_at_space(system: FileSystem, created: float | None) -> Finding:
-    """Compare the free space with what the federation has taken a day since it was made."""
+    """Compare the free space with the daily growth of the federation since it was made."""
     usage = shutil.disk_usage(system.place)
     fact = f"{system.place} has {human_size(usage.free)} free of {human_size(usage.total)}"
     age = 0.0 if created is None else time.time() - created

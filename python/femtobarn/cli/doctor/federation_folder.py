@@ -1,4 +1,4 @@
-"""Looks at a federation in a folder: its catalogue, its files, and who works with it."""
+"""Checks of a federation in a folder: its catalogue, its files, and its users."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _look_at_disks(folder: Path, residences: list[Residence], settings: dict[str
         except OSError:
             continue
         if facts.st_dev in systems:
-            # Files grow in advance, so that what is allocated counts.
+            # Files grow in advance, so the allocated space counts.
             systems[facts.st_dev].bytes += facts.st_blocks * 512
     created = int(settings["created_us"]) / 1e6 if "created_us" in settings else None
     for system in systems.values():

@@ -107,7 +107,7 @@ def _look_at_latency(federation: _federations.Federation) -> Finding:
 
 
 def _look_at_status(url: str) -> Iterator[Finding]:
-    """Look at what the server tells about itself."""
+    """Check the server's own status."""
     try:
         status = ask(address_of(url, "api/status"), ANSWER_SECONDS)
     except DeniedError:

@@ -1,4 +1,4 @@
-"""Looks at who may and does use a federation: the rights of this user, locks, waits, and pinned snapshots."""
+"""Checks of the users of a federation: the rights of this user, locks, waits, and pinned snapshots."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def look_at_rights(federation: Federation) -> Finding:
 
 
 def look_at_waits(federation: Federation) -> Finding:
-    """Tell how many locks are held, and who waits the longest."""
+    """Report how many locks are held, and the longest wait."""
     held, waits = federation.locks(), federation.waits()
     fact = f"{len(held):,} held"
     if not waits:
