@@ -377,9 +377,10 @@ class Federation(Containers, Upkeep, Servers, Storage, Imports):
         return self._handle.seal(database, _seconds(lock_timeout))
 
     def read_statistics(self) -> list[TierStatistics]:
-        """Return what was read from each cache and from the server, in the order in which they are asked.
+        """Return statistics of the reads from each cache and from the server, in the order in which they are
+        asked.
 
-        Of a federation in a folder it has what was read in stores, or nothing.
+        For a federation in a folder the list has the reads in stores, or is empty.
         """
         return [TierStatistics(*row) for row in self._handle.read_statistics()]
 

@@ -1,8 +1,8 @@
 """Forks: many tasks, in any process, write for one transaction, each exactly once.
 
-The transaction forks, tasks write and return receipts, the transaction merges these and commits. A fork and
-a receipt are less than 2 KB when pickled; what was written is in the database files already, where no reader
-sees it before the commit.
+The transaction forks, tasks write and return receipts, the transaction merges these and commits. A fork and a
+receipt are less than 2 KB when pickled; the objects are in the database files already, where no reader sees
+them before the commit.
 """
 
 from __future__ import annotations
@@ -244,14 +244,14 @@ class Forking:
         return Fork(self.federation.path, self.federation.uuid, data, self.federation)
 
     def merge(self, receipts: Iterable[Receipt], tasks: Iterable[str] | None = None) -> int:
-        """Append what tasks wrote; return the number of tasks that were not merged before.
+        """Append the objects that tasks wrote; return the number of tasks that were not merged before.
 
         A task counts once, however many runs of it gave receipts. On an error nothing is appended.
 
         Parameters
         ----------
         receipts
-            What the tasks returned, in the order of their objects if `tasks` is not given.
+            The receipts of the tasks, in the order of their objects if `tasks` is not given.
         tasks
             The keys of all tasks, in the order of their objects: then a missing receipt is an error, and
             tasks that run again give the same OIDs, whichever ends first.
@@ -263,7 +263,7 @@ class Forking:
         ConflictError
             If a container was dropped or got another class since the fork.
         CorruptError
-            If what a task wrote was damaged.
+            If the data that a task wrote are damaged.
         """
         given = list(receipts)
         for each in given:

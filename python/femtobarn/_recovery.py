@@ -66,8 +66,9 @@ def rebuild_catalogue(
     Returns
     -------
     dict
-        What was recovered (numbers of `databases`, `containers`, `versions`, `commits` and `tags`, and the
-        newest commit as `head`), what was `left_out`, and where the `old_catalogue` is.
+        The numbers of recovered `databases`, `containers`, `versions`, `commits` and `tags`, the newest
+        commit as
+        `head`, the files that were `left_out`, and the path of the `old_catalogue`.
     """
     return _rebuild_catalogue(os.fspath(path), name, progress)
 

@@ -173,18 +173,20 @@ def follow(
 def promote(folder: str | os.PathLike[str], url: str, *, force: bool = False) -> Promotion:
     """Make a copy the leader of its federation.
 
-    When everything is here, the leader until now is told, so that it takes no more changes, and what it has
-    taken meanwhile is copied: nothing is lost. No process may follow into the folder meanwhile. A promotion
-    that failed can be repeated.
+    When the copy has all commits, the old leader is made to refuse changes, and the commits that it accepted
+    meanwhile are copied: nothing is lost. No process may follow into the folder meanwhile. A promotion that
+    failed can be repeated.
 
     Parameters
     ----------
     folder
         Folder of the copy.
     url
-        Where the copy is served from now on: who still asks the former leader for changes is told.
+        Where the copy is served from now on; the former leader names it to clients that still ask for
+        changes.
     force
-        Whether to leave a leader behind that does not answer. Commits that it took and that are not here are
+        Whether to leave a leader behind that does not answer. Commits that it accepted and this copy lacks
+        are
         lost, unless they are read from it later; as soon as it comes back, ``femtobarn serve`` on this
         folder stops it. In the folder of a leader that was succeeded: whether it leads again, because the
         promotion cannot be completed.
@@ -204,10 +206,10 @@ def promote(folder: str | os.PathLike[str], url: str, *, force: bool = False) ->
 
 
 def tell_former_leader(folder: str | os.PathLike[str]) -> None:
-    """Tell the former leader, which a promotion of the federation in `folder` did not reach, that it has a
+    """Notify the former leader, which a promotion of the federation in `folder` did not reach, of its
     successor.
 
-    Nothing is done if there is no such leader.
+    Does nothing if every former leader knows.
 
     Raises
     ------
@@ -220,8 +222,9 @@ def tell_former_leader(folder: str | os.PathLike[str]) -> None:
 def forget_former_leader(folder: str | os.PathLike[str]) -> None:
     """Forget the leader that a promotion of the federation in `folder` left behind: it is gone for good.
 
-    It is not told any more that it has a successor, and what it wrote to stores is removed from them when
-    this federation needs it no more. If it ran again, both would take changes and remove each other's files.
+    It will not be notified of its successor any more, and its copies in stores are removed when this
+    federation
+    no longer needs them. If it ran again, both would accept changes and remove each other's files.
 
     Parameters
     ----------

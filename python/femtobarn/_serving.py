@@ -40,10 +40,11 @@ def serve(
         is given as ``"folder=/name"``.
     cache_of
         ``root://`` URL of another server's files: they are served, read-only, under the path of the URL, and
-        what is read of them is kept in the folder that is given. Of several folders, on a disk each, every
-        file is kept in one, and those whose disk fails are used no more.
+        the bytes that are read are kept in the given folder. Of several folders, on a disk each, every file
+        is kept in one, and those whose disk fails are used no more.
     cache_bytes
-        Bytes kept in each folder, by default four fifths of its file system; what was closed first leaves.
+        Bytes kept in each folder, by default four fifths of its file system; the files closed the longest ago
+        leave.
     redirect_to
         ``root://`` URLs of servers with the same path; clients are redirected to one that has their file.
     redirect_caches

@@ -125,8 +125,8 @@ class Storage:
     ) -> list[Copy]:
         """Copy sealed databases to a store; the files stay on the disk, too.
 
-        A pattern stands for sealed databases only. What fails for one database does not keep the others back;
-        the first error is raised at the end.
+        A pattern stands for sealed databases only. A failure for one database does not stop the others; the
+        first error is raised at the end.
 
         Parameters
         ----------
@@ -188,10 +188,10 @@ class Storage:
         _each(self._named(databases), lambda name: _femtobarn.stage(handle, name, wait, progress))
 
     def evict(self, databases: str | Sequence[str]) -> int:
-        """Remove files from the disk that have enough copies, and return the bytes that this gave back.
+        """Remove files from the disk that have enough copies, and return the bytes that this freed.
 
-        A pattern stands for sealed databases only. What fails for one database does not keep the others back;
-        the first error is raised at the end.
+        A pattern stands for sealed databases only. A failure for one database does not stop the others; the
+        first error is raised at the end.
 
         Raises
         ------
@@ -228,7 +228,7 @@ class Storage:
         databases
             Names, as in `where`.
         holder
-            Who wants it, by default the user. Each holder has one pin of a database.
+            The holder of the pin, by default the user. Each holder has one pin of a database.
         until
             When the pin ends, by default never; a time without a zone is local.
         """
@@ -243,7 +243,7 @@ class Storage:
         Raises
         ------
         NotFoundError
-            If the holder has pinned none of the databases; the error names those who have.
+            If the holder has pinned none of the databases; the error names the actual holders.
         """
         handle, names, whose = self._handle.upkeep(), self._named(databases), holder or getpass.getuser()
         ended = [_femtobarn.unpin_file(handle, name, whose) for name in names]
@@ -255,8 +255,9 @@ class Storage:
     def apply_storage_rules(self, *, progress: Progress | None = None) -> AppliedRules:
         """Apply the rules of ``storage.toml`` once.
 
-        Copies what is due, removes files of stores that the catalogue does not name, and evicts the least
-        recently used files while more of the disk is used than wanted.
+        Makes the copies that are due, removes files from stores that the catalogue does not name, and evicts
+        the
+        least recently used files while the disk is fuller than its limit.
         """
         return AppliedRules(**_femtobarn.apply_storage_rules(self._handle.upkeep(), progress))
 

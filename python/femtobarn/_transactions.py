@@ -124,14 +124,14 @@ class Transaction(Forking):
             Of a new series: ``"time"``, nanoseconds UTC (the default), or ``"run"``, runs and luminosity
             blocks.
         overlap
-            Of a new series: what it means that two conditions of a channel are valid at the same time.
+            Of a new series: the meaning of two conditions of a channel that are valid at the same time.
             ``"newest"``: the one that was put last hides the other (the default). ``"open"``: each is valid
             until the next one begins. ``"refuse"``: it is an error.
         place
             Of a new database: the folder for its file, as for :meth:`database`.
         branch
-            A global tag that is a branch. What is put, ended and corrected is seen by jobs that name it, and
-            by no others. No other argument is given then: the series is as it is where the branch begins.
+            A global tag that is a branch. Only jobs that name it see the conditions that are put, ended and
+            corrected. No other argument is given then: the series is as it is where the branch begins.
 
         Raises
         ------

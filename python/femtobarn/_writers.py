@@ -293,7 +293,7 @@ class ContainerWriter:
         type
             Its type, as in a persistent class: ``fb.float32``, ``list[int]``.
         values
-            An array with a value for each object, or a text that tells how it is computed, such as
+            An array with a value for each object, or an expression that computes it, such as
             ``"sum(Jet.pt)"``; see the `aliases` of :meth:`View.arrays`.
         default
             Without `values`, a number or text that all objects have; zero, empty or missing if not given.

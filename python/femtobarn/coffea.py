@@ -64,9 +64,9 @@ def events(
         A view of events, or a partition of one.
     schemaclass
         A schema of coffea: ``NanoAODSchema``, ``BaseSchema``, or ``PHYSLITESchema`` or ``EDM4HEPSchema`` for
-        what was imported from such a file.
+        events that were imported from such a file.
     metadata
-        What ``events.metadata`` is to be.
+        The contents of ``events.metadata``.
     access_log
         A list to which coffea appends the columns that it reads.
 
@@ -218,7 +218,7 @@ def fileset(
     size
         How large the steps are, as for :meth:`femtobarn.View.partitions`.
     metadata
-        What ``events.metadata`` is to have beside coffea's own, by dataset.
+        Additions to coffea's own ``events.metadata``, by dataset.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Dask: data frames over partitions, and tasks that write for one transaction, each exactly once.
 
-What is sent to a worker is less than 2 KB: a partition or a fork, which open the federation there.
+A worker is sent a partition or a fork, of less than 2 KB, which opens the federation there.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Invariants
 ----------
 1. Nothing is returned of a series before its contents were compared with the hash in the manifest, and of the
    manifest before it was compared with its own.
-2. A moment outside of what the file covers is an error, never a gap.
+2. A moment outside of the file's coverage is an error, never a gap.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Progress = Callable[[int, int], None]
 class ConditionsFile(Job):
     """The conditions in a snapshot file: a job without federation and network.
 
-    It has what :class:`Job` has, except for events. :func:`femtobarn.open_conditions` opens it.
+    It has all methods of :class:`Job`, except those for events. :func:`femtobarn.open_conditions` opens it.
     """
 
     def __init__(self, file: str, snapshot: Snapshot, discard: Callable[[], object]) -> None:

@@ -1,7 +1,7 @@
 """Corrections: the parts of the clock that new, updated, ended and deleted conditions can have changed.
 
 A condition of an ``open`` series changes answers from its beginning until the next one begins, even if it has
-ended before: what it hides is hidden until there. One of another series changes answers while it is valid.
+ended before: it hides older conditions until there. In other series it changes answers while it is valid.
 """
 
 from __future__ import annotations

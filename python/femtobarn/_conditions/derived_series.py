@@ -74,10 +74,10 @@ def put_differences(
 
 
 def _around_gaps(changes: Differences, derived: Segments) -> tuple[list[Segments], list[tuple[int, int]]]:
-    """Return what to put, and the range to cut before: that from the first gap to the last.
+    """Return the conditions to put, and the range to cut before: that from the first gap to the last.
 
-    A cut searches the container, so that there is one for each channel; what is valid between gaps is put
-    after it.
+    A cut searches the container, so there is only one for each channel; conditions that are valid between the
+    gaps are put again after it.
     """
     if len(changes.gaps) <= 1:
         return [changes.put], changes.gaps

@@ -80,8 +80,8 @@ class Conditions:
         InvalidError
             If it is of another federation.
         NotFoundError
-            If the snapshot was given up, or a series is not what was read: this is a copy of the federation
-            that went on differently.
+            If the snapshot was given up, or a series differs from the one that was read: this is a copy of
+            the federation with another history.
         """
         check_proof(proof, str(self.federation.uuid))
         job = self(proof["global_tag"], csn=proof["resolved_at"])
@@ -164,8 +164,8 @@ class Conditions:
             A global tag to copy. A copy takes little space, however many series there are.
         branch
             Whether the tag is a branch, into which conditions can be put: ``txn.series(path, branch=name)``.
-            It is based on the series of `copy_of`, or all series, as of the commit of the tag. What is put
-            into it is seen only by jobs that name it, until it is merged.
+            It is based on the series of `copy_of`, or all series, as of the commit of the tag. Conditions
+            that are put into it are seen only by jobs that name it, until it is merged.
         state
             As for :meth:`change_tag`; ``"open"`` by default.
         csn
@@ -247,8 +247,8 @@ class Conditions:
     def check(self) -> list[str]:
         """Return the problems of series and global tags, a sentence each; an empty list if there are none.
 
-        :meth:`Federation.check` looks after catalogue, files and pages. This looks after what global tags
-        promise: frozen tags were not altered, and what tags name is kept from vacuum, and can be read.
+        :meth:`Federation.check` checks catalogue, files and pages. This checks the promises of global tags:
+        frozen tags were not altered, and the versions that tags name are kept from vacuum and can be read.
         """
         return problems(self.federation)
 
@@ -298,7 +298,8 @@ class Conditions:
     ) -> Merged:
         """Put the changes of a branch into the series that it is based on, in one transaction.
 
-        What the series have changed since the branch began stays. What was merged before is not merged again.
+        Changes of the series since the branch began stay. Changes that were merged before are not merged
+        again.
 
         Parameters
         ----------
@@ -308,8 +309,8 @@ class Conditions:
             A global tag: another branch, or one that reads the newest commit. The series themselves if not
             given.
         on_conflict
-            What happens where both have changed, to different conditions. ``"refuse"``: nothing is merged.
-            ``"ours"``: the series keep theirs. ``"theirs"``: they get those of the branch.
+            How to treat ranges in which both have changed, to different conditions. ``"refuse"``: nothing is
+            merged. ``"ours"``: the series keep theirs. ``"theirs"``: they get those of the branch.
         message
             The reason, for the history of both.
 
@@ -358,14 +359,15 @@ class Conditions:
             One or more of :class:`DeadBand`, :class:`Mean` and :class:`Function`, in the order in which they
             are run; each is one transaction.
         since, until
-            The range to derive, whatever happened. If neither is given, a run derives what raw conditions
-            that were inserted, corrected, ended or deleted since the last run can have changed, or everything
-            if it cannot be known.
+            The range to derive unconditionally. If neither is given, a run derives the ranges that raw
+            conditions
+            can have changed that were inserted, corrected, ended or deleted since the last run, or everything
+            if these cannot be determined.
 
         Returns
         -------
         list of Reduced
-            What each reduction did.
+            The result of each reduction.
 
         Examples
         --------

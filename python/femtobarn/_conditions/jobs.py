@@ -44,7 +44,7 @@ class ListedSeries(NamedTuple):
 class Job(Mapping[str, Series]):
     """The series that a global tag names, by path, as of one commit.
 
-    What is inserted, corrected or tagged later changes nothing of what a job reads.
+    Conditions and tags that are inserted, corrected or moved later do not change the job's answers.
     """
 
     def __init__(self, federation: Federation, handle: JobHandle) -> None:

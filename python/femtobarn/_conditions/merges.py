@@ -1,13 +1,13 @@
 """Merging a branch: its changes are put into the series that it is based on, in one transaction.
 
-Three versions of a series are compared at every moment: what the branch is based on, what the branch has, and
-what the series has now. After a merge, the branch as it was merged is what the next one is based on, so that
-a second merge does nothing.
+Three versions of a series are compared at every moment: its base (the version on which the branch is based),
+the branch, and the series now. After a merge, the merged branch is the base of the next merge, so that a
+second merge does nothing.
 
 Invariants
 ----------
-1. Where the branch has what it is based on, the series stays as it is. Where it differs and the series has
-   what the branch is based on, or the same as the branch, the series has that of the branch afterwards.
+1. Where the branch equals its base, the series stays as it is. Where it differs, and the series equals the
+   base or the branch, the series has the condition of the branch afterwards.
 2. Elsewhere there is a conflict. Nothing at all is changed then, unless the caller chooses a side.
 """
 
@@ -173,7 +173,7 @@ def _writer(txn: Transaction, path: str, into: str | None) -> SeriesWriter:
     DeniedError
         If the global tag is locked or frozen.
     InvalidError
-        If it would not show what is merged, because it reads the series as of a commit.
+        If it would not show the merged conditions, because it reads the series as of a commit.
     """
     if into is None:
         return txn.series(path)

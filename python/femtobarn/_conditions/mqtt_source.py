@@ -1,7 +1,7 @@
 """Readings from an MQTT broker: each message is a value. Needs paho-mqtt, the extra ``mqtt``.
 
-The broker keeps the messages of a recorder that is away, and sends again what it does not know to have
-arrived: a message comes at least once. Messages are acknowledged on arrival, or once they are durable.
+The broker keeps the messages of a recorder that is offline, and sends unacknowledged messages again: each
+message arrives at least once. Messages are acknowledged on arrival, or once they are durable.
 """
 
 from __future__ import annotations

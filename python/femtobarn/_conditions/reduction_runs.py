@@ -1,10 +1,10 @@
-"""Runs of reductions: which part of the clock is derived anew, and how far the last run came.
+"""Runs of reductions: the part of the clock to derive anew, and the state after the last run.
 
-Each run is one transaction. How far it came is in the container ``<series>-runs`` beside the derived series:
-the reduction, and the commit and the number of entries as of which each raw series was read. Conditions that
-were inserted, updated, ended or deleted since then tell what to derive. If what was read then cannot be
-compared any more, because its commit was given up or a series was made again, the run is as a first one:
-everything is derived, and only what differs is put. A run of unchanged series reads and commits nothing.
+Each run is one transaction. Its state is in the container ``<series>-runs`` beside the derived series: the
+reduction, and the commit and the number of entries as of which each raw series was read. Conditions that were
+inserted, updated, ended or deleted since then determine the ranges to derive. If the state cannot be compared
+any more, because its commit was given up or a series was made again, the run is like a first one: everything
+is derived, and only differences are put. A run of unchanged series reads and commits nothing.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ class _Run:
         Returns
         -------
         state
-            None if there was no such run, or what it read cannot be compared with what there is now.
+            None if there was no run before, or the series as it read them cannot be compared with the current
+            ones.
         corrected
             For each name the corrected ranges; None if the raw series are as the last run has read them.
         """

@@ -50,7 +50,8 @@ class Interval:
 class Series:
     """The conditions of one kind as of a snapshot. Threads may share it.
 
-    The snapshot alone decides what was valid at a moment. The validities of a part of the clock are read at
+    The snapshot alone determines the condition that is valid at a moment. The validities of a part of the
+    clock are read at
     the first look-up in it; later look-ups there read only the conditions that they return.
     """
 

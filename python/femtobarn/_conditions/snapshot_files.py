@@ -3,7 +3,7 @@
 Invariants
 ----------
 1. A file of the wanted name appears only when it is complete, durable, and was read back and verified.
-2. A series in it has what is valid, without overlaps: conditions that newer ones hide are left out.
+2. A series in it has the resolved validities, without overlaps: conditions that newer ones hide are left out.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Imports ``_conditions`` and what it imports.
 
-- ``sources``: what an import takes: series, their conditions, payloads and global tags.
+- ``sources``: the sources of an import: series, their conditions, payloads and global tags.
 - ``checksums``, ``sqlite_files``, ``rest``: reading files and servers, every answer checked.
 - One reader for each system: ``cms``, ``belle2``, ``nopayloaddb``, ``crest``.
 - ``json_values``: values of classes as JSON and back. ``row_files``: CSV and JSON lines.

@@ -52,12 +52,12 @@ def export_conditions(
     job
         The conditions, such as ``fed.conditions("prod-2026")``.
     path
-        A file that does not exist. Its suffix tells the format: ``.sqlite`` or ``.db``; ``.json`` or
+        A file that does not exist. Its suffix determines the format: ``.sqlite`` or ``.db``; ``.json`` or
         ``.jsonl`` for JSON lines; ``.csv`` for one series.
     series
         Paths of series; all of the job if not given.
     format
-        ``"sqlite"``, ``"json"`` or ``"csv"``, if the suffix does not tell it.
+        ``"sqlite"``, ``"json"`` or ``"csv"``, if the suffix does not determine it.
     progress
         Function that is called with the number of series that are done, and of all.
 

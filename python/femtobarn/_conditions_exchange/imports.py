@@ -73,7 +73,7 @@ def import_conditions(
         A file, or the address of a server.
     format
         ``"cms"``, ``"belle2"``, ``"nopayloaddb"``, ``"crest"``, ``"csv"``, ``"json"``, or ``"sqlite"`` for an
-        export. A file tells it; an address only if it ends with ``cdb_rest``.
+        export. A file shows its format by itself; an address only if it ends with ``cdb_rest``.
     database
         The database of the series; by default that of the file, or the name of the system.
     only
@@ -81,7 +81,7 @@ def import_conditions(
     payloads
         The folder or address of the payloads of Belle II or nopayloaddb.
     snapshot
-        Of CMS and CREST: a time as the source writes it; what was inserted later is left out.
+        Of CMS and CREST: a time as the source writes it; conditions that were inserted later are left out.
     series, cls
         Of CSV and JSON lines: the path of the series, and the class of its conditions, inferred if not given.
     clock, overlap

@@ -60,8 +60,8 @@ class Rows:
     until: list[int] = field(default_factory=list)
     channel: list[int] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
-    """Objects of the series' class; or keys of payloads: the hash that the source has, and perhaps a blank
-    and more that tells payloads apart."""
+    """Objects of the series' class; or keys of payloads: the hash that the source has, optionally with a
+    blank and a text that makes it unique."""
 
     def add(self, since: int, until: int, value: Any, channel: int = 0) -> None:
         """Append a condition."""

@@ -1,6 +1,6 @@
 """The SQLite files that exports write and imports read.
 
-Tables: ``series``; ``iov``, what is valid when, without overlaps; ``value``, the conditions as JSON;
+Tables: ``series``; ``iov``, the resolved validities, without overlaps; ``value``, the conditions as JSON;
 ``payload``, bytes; ``global_tag``. A view for each series, named by its path, shows its conditions with a
 column for each field.
 """

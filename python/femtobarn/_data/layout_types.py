@@ -17,8 +17,8 @@ def type_of_layout(layout: ak.contents.Content, of_nothing: Node | None = None) 
     Parameters
     ----------
     of_nothing
-        The type of what is always missing in the layout, as fields behind links of which all are null are.
-        If not given, such values are numbers, unless the layout has another type for them.
+        The type of values that are always missing in the layout, such as fields behind links that are all
+        null. If not given, such values are numbers, unless the layout has another type for them.
 
     Examples
     --------

@@ -55,7 +55,7 @@ def picked(columns: Sequence[tuple[Any, int | None]], index: Any, key: Any = Non
 def picked_ranges(column: Any, begin: Any, end: Any) -> Any:
     """Return the items from an index to before another, in a list for each pair.
 
-    What is beyond the items is left out.
+    Positions beyond the items are left out.
 
     Examples
     --------

@@ -15,7 +15,8 @@ __all__ = ["widened"]
 def widened(layout: ak.contents.Content, node: Node) -> ak.contents.Content:
     """Return a layout as one of a type that holds its values.
 
-    Numbers get the width of the type, members that records lack are missing, what may be missing is optional.
+    Numbers get the width of the type, members that records lack are missing values, and values that may be
+    missing are optional.
 
     Parameters
     ----------

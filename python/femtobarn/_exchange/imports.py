@@ -146,8 +146,8 @@ class Imports:
     ) -> Imported:
         """Copy a table, an RNTuple of a ROOT file, or events of a generator into a container.
 
-        What LHE and HepMC files say once is an object of the container ``runs``, to which their events link;
-        with ``container="mc"`` that is ``mc_runs``.
+        Data that LHE and HepMC files have once become an object of the container ``runs``, to which their
+        events link; with ``container="mc"`` it is called ``mc_runs``.
 
         Parameters
         ----------

@@ -95,7 +95,7 @@ def table_source(
     Parameters
     ----------
     nulls
-        Paths of columns, and of what is in them, at which values are missing.
+        Paths of columns, and of members in them, at which values are missing.
     position
         Bytes read so far, of a file whose number of rows is not known; `file.rows` is then its size.
 

@@ -44,7 +44,7 @@ def text_stream(path: Path) -> Iterator[TextStream]:
     Raises
     ------
     CorruptError, DeniedError, StorageError
-        As for :func:`reading`, which what is read of the stream needs, too.
+        As for :func:`reading`, in whose block the stream has to be read, too.
     """
     with reading(path):
         raw = path.open("rb")

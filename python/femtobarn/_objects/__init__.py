@@ -4,7 +4,8 @@
 - ``objects``: values, records and links of one object. The extension module uses the names imported below.
 - ``plain_values``: values in Python's own types; it and ``objects`` know each other.
 - ``changes``: the arguments of updates and deletions: which objects, which new values.
-- ``behaviours``: what is read has the methods of its class; ``vectors``: and those of scikit-hep's vector.
+- ``behaviours``: the methods of declared classes on objects and arrays; ``vectors``: those of scikit-hep's
+  vector.
 - ``owned_collections``: collections of an object that lead to each other by indices.
 - ``friend_objects``: objects of a container that has friends.
 - ``link_arrays``, ``array_classes``: links, and objects of declared classes, in awkward arrays. They import

@@ -6,12 +6,12 @@
 
 Invariants
 ----------
-1. Stored fields go before the attributes of the class: a default value, or a property of a newer version,
-   does not hide what is stored.
-2. Attributes that all objects, records or arrays have, such as ``fields``, go before those of the class; only
-   a method ``display`` of the class goes before that of objects.
-3. A class is that of what is stored if its name is, and if it has the same fields or another version. Arrays
-   know only names: if several classes have one, the last that was declared counts.
+1. Stored fields take precedence over attributes of the class: a default value, or a property of a newer
+   version, does not hide a stored field.
+2. Attributes that all objects, records or arrays have, such as ``fields``, take precedence over those of the
+   class; only a method ``display`` of the class overrides that of objects.
+3. A declared class applies to stored objects with its name, if it has the same fields or another version.
+   Arrays know only names: if several classes have one, the last that was declared counts.
 4. Nothing is registered with awkward: each array carries its behaviours.
 """
 

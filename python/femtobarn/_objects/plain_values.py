@@ -37,7 +37,7 @@ def plain_value(value: Any, node: Node | None = None) -> Any:
     Parameters
     ----------
     node
-        Its type, by which items of arrays are what they stand for.
+        Its type, which gives items of arrays their meaning.
     """
     if isinstance(value, LinkRef):
         return value.oid

@@ -27,7 +27,7 @@ def aliases_of(texts: Mapping[str, str], definition: Definition) -> dict[str, Ar
     Raises
     ------
     InvalidError
-        If a name is that of a field, or a text is no expression, or has what a condition may not have.
+        If a name is that of a field, or a text is not an expression that a condition may have.
     NotFoundError
         If a field or function does not exist; near misses are named.
 

@@ -4,7 +4,7 @@ Invariants
 ----------
 1. Arrays have a value for each entry, or a list of values. A value that is unknown is missing.
 2. `and`, `or`, `any` and `all` are known if their known parts decide: ``None or True`` is True.
-3. Numbers are computed with in 64 bits. NaN is no smallest and no largest item.
+3. Arithmetic has 64 bits. NaN is never the smallest or the largest item.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Paths that lead through an index to an element of a collection: ``Muon.jet.pt`` by ``Muon.jetIdx``.
 
-Two columns of the same objects are read, the index and what is wanted of the collection, and the second is
-picked from by the first, for all objects at once.
+Two columns of the same objects are read, the index and a member of the collection, and the first picks from
+the second, for all objects at once.
 """
 
 from __future__ import annotations

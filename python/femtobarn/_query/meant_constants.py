@@ -1,7 +1,7 @@
 """Texts of a condition that stand for a time, or for a member of an enumeration: ``when > '2026-11-27'``.
 
-They become the numbers or texts that the field stores, so that the rest of a condition, and what is known of
-clusters, needs to know nothing of times.
+They become the numbers or texts that the field stores, so that the rest of a condition, and the statistics of
+clusters, need to know nothing of times.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def stored_values(values: Mapping[str, Any], definition: Definition) -> dict[str
     Raises
     ------
     InvalidError
-        If a value is no time, or no member.
+        If a value is neither a time nor a member.
     """
     return {name: _stored_value(name, value, definition) for name, value in values.items()}
 
@@ -65,7 +65,7 @@ def with_stored_constants(condition: ast.expr, definition: Definition, *, times:
     Raises
     ------
     InvalidError
-        If a text is no time, or names no member.
+        If a text is neither a time nor the name of a member.
 
     Examples
     --------

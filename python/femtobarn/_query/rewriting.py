@@ -1,6 +1,6 @@
 """The text of a condition, read by Python's parser and rewritten as an expression of numexpr.
 
-What numexpr cannot compute becomes a variable: a term (:mod:`femtobarn._query.array_terms`).
+Parts that numexpr cannot compute become variables: terms (:mod:`femtobarn._query.array_terms`).
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 Python's parser reads the expression; numexpr evaluates it, or NumPy where that is faster. In between, dotted
 names of fields become variables of numexpr, and ``nX`` or ``len(X)`` becomes the number of items of the
-collection X. What numexpr cannot compute becomes a variable, too: texts, lists, missing values, and fields
-behind links (:mod:`femtobarn._query.array_terms`). Python itself evaluates nothing, so that an expression can
-do nothing but compute.
+collection X. Parts that numexpr cannot compute become variables, too: texts, lists, missing values, and
+fields behind links (:mod:`femtobarn._query.array_terms`). Python itself evaluates nothing, so that an
+expression can do nothing but compute.
 
-Numbers are computed with in 64 bits, as they are in terms.
+Arithmetic has 64 bits, as in terms.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks of the meanings in a class definition that is written as JSON.
 
-Definitions that are read from a federation are not checked: what is stored can be read whatever it means. For
-the same reason meanings that do not exist are those of a later release.
+Definitions that are read from a federation are not checked: stored values can be read whatever they mean. For
+the same reason unknown meanings are those of a later release.
 """
 
 from __future__ import annotations

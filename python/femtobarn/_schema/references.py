@@ -1,14 +1,14 @@
 """Links from an index to an element of a collection of the same object, such as ``Muon.jetIdx`` to a jet.
 
-The index is stored as the number that it is; its type says what it counts. A link costs nothing, then, and
-needs no more than its object to be followed. There are three kinds:
+The index is stored as a plain number; its type names the collection that it counts. So a link needs no space,
+and no other object to be followed. There are three kinds:
 
 - The index ``jetIdx`` leads to an element of one collection. The link is called ``jet``: it is a member
   beside the index, which is not stored.
 - ``parents_begin``, beside ``parents_end``, leads to the elements from the one to before the other. The link
   is called ``parents``.
 - A record of an index and a key leads to an element of the collection that has the key. The record itself is
-  the link: what it does not store is a member of the element.
+  the link: members that it does not store are those of the element.
 
 An index that the collection does not reach, a negative one, and an unknown key lead nowhere.
 """

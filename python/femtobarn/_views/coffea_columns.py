@@ -138,7 +138,8 @@ def columns_and_form(view: View, naming: Naming) -> tuple[dict[str, Column], str
 def podio_types(view: View) -> dict[str, Any]:
     """Return the types of collections as the schema of EDM4hep asks for them beside the form.
 
-    A link does not say what it links; only podio's metadata know that. Without them coffea raises an error,
+    A link does not name the types that it connects; only podio's metadata do. Without them coffea raises an
+    error,
     unless a schema names the types of such collections itself (``extra_mixins``).
 
     Raises

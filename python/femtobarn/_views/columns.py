@@ -65,8 +65,8 @@ class Columns(ColumnReader):
             ``"ak"`` for an awkward array (no copy), ``"np"`` for a dictionary of NumPy arrays,
             ``"pd"`` for a pandas data frame, ``"pa"`` for an Arrow table.
         aliases
-            Columns that are computed, such as ``{"mass": "sqrt(2 * Muon.pt[0] * Muon.pt[1])"}``, with what a
-            condition can compute. Expressions and condition may name them; without expressions, they come
+            Columns that are computed, such as ``{"mass": "sqrt(2 * Muon.pt[0] * Muon.pt[1])"}``, with the
+            operations of conditions. Expressions and condition may name them; without expressions, they come
             after the fields.
         filter_name, cut
             The same as `expressions` and `where`, as uproot calls them.

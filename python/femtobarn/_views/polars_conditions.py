@@ -1,9 +1,9 @@
-"""Conditions of Polars in the words of ``where``: comparisons of fields with values, and these joined.
+"""Conditions of Polars as ``where``: comparisons of fields with values, and their conjunctions and
+disjunctions.
 
-A condition is read from Polars' serialised form, whose parts may change between releases: what is not known
-is left out, so that ``where`` selects all objects that the condition selects, and perhaps others. Polars
-orders NaN after all numbers and compares with the precision of the field, so reals are compared with a
-margin.
+A condition is read from Polars' serialised form, whose parts may change between releases: unknown parts are
+left out, so that ``where`` selects all objects that the condition selects, and possibly more. Polars orders
+NaN after all numbers and compares with the precision of the field, so reals are compared with a margin.
 """
 
 from __future__ import annotations

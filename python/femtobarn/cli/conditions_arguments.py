@@ -78,7 +78,7 @@ def moments_from(options: argparse.Namespace) -> dict[str, Moments]:
 def moment_from(text: str, clock: str, of: str) -> int:
     """Return the moment of a clock that a text on the command line stands for.
 
-    `of` is what the error says it should be a moment of.
+    `of` names, in errors, the series whose clock it is.
 
     Examples
     --------

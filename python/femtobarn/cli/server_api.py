@@ -47,7 +47,7 @@ def ask(address: str, seconds: float = 10) -> Any:
     Raises
     ------
     DeniedError
-        If the server does not tell it to everybody.
+        If this client may not read the page.
     UnavailableError
         If it does not answer, or is none of ours.
     """

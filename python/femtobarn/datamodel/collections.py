@@ -1,8 +1,9 @@
 """How podio stores a collection in an event: its fields, with the C++ classes of their records.
 
 A collection ``C`` of the datatype ``ns::X`` is a list of ``ns::XData``: the members of the datatype, and for
-each vector member and each relation to many the indices ``v_begin`` and ``v_end``. These count what is in
-the list ``_C_v``: values, or an ``ObjectID`` for each related object, as ``_C_r`` has for a relation to one.
+each vector member and each relation to many the indices ``v_begin`` and ``v_end``. They are positions in the
+list ``_C_v``: of values, or of an ``ObjectID`` for each related object, as ``_C_r`` has for a relation to
+one.
 """
 
 from __future__ import annotations

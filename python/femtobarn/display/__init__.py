@@ -2,7 +2,7 @@
 
 ``event.display()`` and ``view.display()`` show it in notebooks, ``femtobarn display`` writes a file.
 
-- ``rules``: what is drawn as what. Programs insert their own into :data:`RULES`.
+- ``rules``: the forms in which collections are drawn. Programs insert their own into :data:`RULES`.
 - ``columns``, ``forms``: members of items, and the positions, directions and curvatures that they make.
 - ``groups``: the objects that links lead to, and their collections.
 - ``relations``, ``podio``, ``targets``: which item links to which.

@@ -1,7 +1,7 @@
 """Columns to the numbers that are drawn: directions, curvatures and positions, in metres, GeV and radians.
 
-Each form of :class:`Rule` has a function that returns its numbers by name, or None if the fields of the
-items are not enough for it. NaN is what cannot be drawn, such as an item with a momentum of zero.
+Each form of :class:`Rule` has a function that returns its numbers by name, or None if the fields of the items
+are not enough for it. An item that cannot be drawn, such as one with a momentum of zero, has NaN.
 
 =====  ==========================================================================================
 form   numbers

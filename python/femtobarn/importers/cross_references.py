@@ -5,8 +5,9 @@
   ``x_begin`` and ``x_end`` of the collection ``C`` are indices in ``_C_x``.
 - ATLAS: records of ``m_persIndex`` and ``m_persKey``, a hash of the name and the class of a container.
 
-What is found becomes the meaning of the index; no value changes. What is not found stays a number, and the
-reason is reported.
+A reference that is found becomes the meaning of the index; no value changes. Otherwise the index stays a
+number,
+and the reason is reported.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def _kept_from(federation: Federation) -> int | None:
 def _oldest_pin(file: Path, head: int) -> int | None:
     """Return the oldest commit before the newest that a process has open; it locks a byte (docs/format.md).
 
-    F_OFD_GETLK takes no lock: it tells of one that would be in the way.
+    F_OFD_GETLK acquires no lock: it returns one that would conflict.
     """
     oldest: int | None = None
     try:
