@@ -83,7 +83,7 @@ def prepare_writer(
 
 
 def writer_of(fed: femtobarn.Federation, pool: EventPool, run: int, events: int, period: int) -> Work:
-    """Return what writes the raw events of one run from a pool."""
+    """Return the work that writes the raw events of one run from a pool."""
     first = (run - 1) * events
     batches = [
         batch.as_measured()
@@ -124,7 +124,7 @@ def prepare_reconstruction(federation: str, blocks: list[Block], global_tag: str
 
 
 def reconstruction_of(fed: femtobarn.Federation, blocks: list[Block], global_tag: str) -> Work:
-    """Return what reconstructs blocks, as of now, with the constants of a global tag."""
+    """Return the work that reconstructs blocks, as of now, with the constants of a global tag."""
     job = fed.conditions(global_tag)
     snapshot = fed.snapshot()
 

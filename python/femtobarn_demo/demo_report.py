@@ -163,7 +163,7 @@ def _facts_of_conditions(run: Run) -> list[str]:
 
 
 def _conditions(run: Run) -> list[Picture]:
-    """Constants by time, and what they do to events."""
+    """Constants by time, and their effect on events."""
     passes = run.facts["passes"]
     start = np.datetime64(START, "ns")
     return [

@@ -33,13 +33,13 @@ STOP_SECONDS_MAX = 10.0
 
 @dataclass(frozen=True)
 class Round:
-    """What moving a database there and back took."""
+    """The record of moving a database to the store and back."""
 
     movements: list[Movement]
     where: str
     """Where the file was while it was not on the disk."""
     found: object
-    """What the reader found."""
+    """The result of the reader."""
 
 
 def find_rclone() -> Path:
@@ -125,7 +125,7 @@ def round_trip(fed: femtobarn.Federation, database: str, url: str, read: Callabl
     read
         Reads objects of the database, without saying where it is.
     """
-    # The settings stay, for who looks at the federation later; the server does not.
+    # The settings stay, for later inspection of the federation; the server does not.
     (Path(fed.path) / "storage.toml").write_text(
         f'[stores.{STORE}]\nkind = "s3"\nurl = "{url}"\nbucket = "{BUCKET}"\n'
         f'key_variables = ["{VARIABLES[0]}", "{VARIABLES[1]}"]\n'

@@ -111,7 +111,7 @@ def combined(results: Sequence[Reprocessed]) -> str:
 
 @dataclass(frozen=True)
 class Passes:
-    """What the constants of the two passes do to the same events; each has the first and the second pass.
+    """The effects of two passes' constants on the same events; each has the first and the second pass.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A small federation in seconds, with the base installation alone: what `femtobarn demo` makes.
+"""The small federation of `femtobarn demo`: made in seconds, with the base installation alone.
 
 The steps are those of the large demo, one after the other in this process, on events of
 `ParametricGenerator`: raw events, reconstruction under the global tag `prompt`, then measured constants,
@@ -78,6 +78,6 @@ def _fill(fed: femtobarn.Federation, bar: tqdm[Any]) -> None:
         [f"{database_of(run)}/{CONTAINERS['RawEvent']}" for run in runs],
         [f"{database_of(run, PROMPT)}/{RECONSTRUCTED['Tracks']}" for run in runs],
         HOURS,
-        # The pool is of a perfect detector; what was written is of one whose gains change.
+        # The pool is of a perfect detector; the stored events are of one whose gains change.
         reference=float(np.median(pool.events.parts["EcalCells"]["energy"])),
     )

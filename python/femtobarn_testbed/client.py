@@ -77,7 +77,7 @@ class Outcome:
     series: list[float]
     """Payload bytes read and written in each step of :data:`SERIES_SECONDS`."""
     sources: Sources | None = None
-    """What its jobs read from each cache and from the server, if it looks up conditions."""
+    """The reads of its jobs from each cache and from the server, if it looks up conditions."""
 
 
 class _WindowEnded(Exception):

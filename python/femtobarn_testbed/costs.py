@@ -192,7 +192,7 @@ def fit(runs: Iterable[Mapping[str, Any]]) -> Costs:
     contentions = CONTENTIONS if tells else [0.0]
     contention = min(contentions, key=lambda growth: _cpu_costs(points, terms, growth)[1])
     seconds, _ = _cpu_costs(points, terms, contention)
-    # Clients that wait for a core do not tell the time of a client alone.
+    # The times of clients that wait for a core do not show the time of a client alone.
     alone = [one for one in points if not one.is_saturated]
     seconds["elapsed"], _ = _solved(*_table(alone, terms, "elapsed"))
     quiet = [one for one in points if one.is_saturated and one.busy - one.busy_here < TELLING_SHARE]
@@ -205,7 +205,7 @@ CONTENTIONS = [0.05 * number for number in range(31)]
 """Values among which the growth of CPU seconds on a busy machine is looked for."""
 
 TELLING_SHARE = 0.25
-"""Share of the cores by which their use must differ to tell that growth, and that other programs may use."""
+"""Share of the cores by which their use must differ to show that growth, and that other programs may use."""
 
 
 @dataclass(frozen=True)

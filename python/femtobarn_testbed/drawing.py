@@ -1,4 +1,4 @@
-"""What reports say where Matplotlib is missing, which draws their pictures."""
+"""The error of reports without Matplotlib, which draws their pictures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["missing_matplotlib_told"]
 
 @contextmanager
 def missing_matplotlib_told() -> Iterator[None]:
-    """Import modules that draw; say what to install if that fails because Matplotlib is missing.
+    """Import modules that draw; if Matplotlib is missing, the error names the extra to install.
 
     Raises
     ------

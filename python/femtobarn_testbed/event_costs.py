@@ -1,4 +1,4 @@
-"""What an event costs a job that looks up conditions: time in database code and in physics, and requests."""
+"""Costs of an event for a job that looks up conditions: time in database code, in physics, and requests."""
 
 from __future__ import annotations
 

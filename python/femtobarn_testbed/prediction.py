@@ -1,4 +1,4 @@
-"""Predictions of measured runs from costs, to tell how far plans can be trusted.
+"""Predictions of measured runs from costs, to judge how far plans can be trusted.
 
 CPU seconds are those of clients and servers without computation. They grow while the cores are busy
 (:attr:`~femtobarn_testbed.costs.Costs.contention`), and the cores are busy because of them and of other

@@ -107,7 +107,7 @@ def run(
 
 
 def _origin(workload: Workload, seed: int, started: datetime) -> dict[str, Any]:
-    """The members of a run that tell where it comes from."""
+    """The members of a run that record its origin."""
     return {
         "format": FORMAT,
         "workload": workload.name,

@@ -1,4 +1,4 @@
-"""What jobs read from each cache and from the server."""
+"""Statistics of jobs' reads from each cache and from the server."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ COUNTS = ("hits", "misses", "bytes", "damaged", "failures")
 
 @dataclass
 class Sources:
-    """What some jobs read, from their beginnings on, and the number of their events."""
+    """Statistics of some jobs' reads, from their beginnings on, and the number of their events."""
 
     events: int = 0
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     """By name of the source, the numbers of :class:`femtobarn.TierStatistics`."""
 
     def add(self, statistics: Iterable[fb.TierStatistics]) -> None:
-        """Add what one job read. Of several servers, whose names are URLs, it adds the sum."""
+        """Add the reads of one job. Several servers, whose names are URLs, are added up."""
         for each in statistics:
             name = each.name if each.name in SOURCES else "server"
             into = self.counts.setdefault(name, dict.fromkeys(COUNTS, 0))
@@ -54,7 +54,7 @@ def merge_sources(each: Iterable[Sources | None]) -> dict[str, Any] | None:
 
 
 def sources_table(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Tabulate what jobs read for an event from each source; without rows if a run has no caches."""
+    """Tabulate the reads of jobs for an event from each source; without rows if a run has no caches."""
     head = ["variant", "clients", "source", "ranges found", "ranges missed", "KB", "damaged", "failures"]
     rows = []
     for point in run["points"]:

@@ -31,7 +31,7 @@ PLACES: tuple[dict[str, Any], ...] = (
 
 
 def look_up_times(run: Run) -> dict[str, dict[str, float]]:
-    """Return the seconds of a look-up with the most clients: by what a job keeps, then by storage."""
+    """Return the seconds of a look-up with the most clients: by a job's cached data, then by storage."""
     times: dict[str, dict[str, float]] = {}
     for point in largest(run):
         kept, _, storage = point["variant"].rpartition(", ")
@@ -42,7 +42,8 @@ def look_up_times(run: Run) -> dict[str, dict[str, float]]:
 
 
 def draw_storage(run: Run) -> Figure:
-    """Draw the time of a look-up on each storage, a row for what jobs keep, and one for the paper's reads."""
+    """Draw the time of a look-up on each storage: a row for each set of cached data, and one for the
+    paper."""
     rows = {PAPER: {name: 1 / rate for name, rate in STAR_READS.items()}, **look_up_times(run)}
     figure = picture(WIDTH, 1.5 + 0.62 * len(rows))
     axes = figure.subplots()

@@ -153,7 +153,7 @@ class StreamReader:
         self._sources.events += 1
 
     def sources(self) -> Sources:
-        """Return what all jobs so far have read. No event may follow."""
+        """Return statistics of the reads of all jobs so far. No event may follow."""
         self.close()
         return self._sources
 

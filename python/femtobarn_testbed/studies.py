@@ -41,12 +41,12 @@ class Study:
     parse: Callable[[str, Parser, Mapping[str, Any]], Any]
     """Makes a case of the name of a variant, the study's table and the variant's settings."""
     measure: Callable[[Sequence[Any], Path, int, Callable[[str], None]], Measured]
-    """Runs cases, with a folder that it may make and is removed afterwards, a seed, and what receives lines
-    about the progress."""
+    """Runs cases, with a folder that it may make and is removed afterwards, a seed, and a function that
+    receives lines about the progress."""
     tables: Sequence[Callable[[Run], Table]]
     """Of a run, as the command prints them."""
     did: str
-    """What its runs did instead of running scenarios of clients."""
+    """The verb of an error about one of its runs, which have no scenarios of clients."""
 
     def parts(self, run: Run, stem: str, out: Path) -> Iterator[str]:
         """Yield the parts of a report about a run, and write its pictures into a folder.

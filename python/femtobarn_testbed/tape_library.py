@@ -57,7 +57,7 @@ CREATE TABLE IF NOT EXISTS work (
 
 
 class Play(NamedTuple):
-    """What is played. Seconds and bytes are those of the real library that is played."""
+    """The simulated library. Seconds and bytes are those of the real library."""
 
     drives: int = 4
     mount_seconds: float = 90.0
@@ -114,7 +114,7 @@ class Library(NamedTuple):
                 return {"error": f"there is no operation {other!r}"}
 
     def work(self, since: float = 0.0) -> list[dict[str, Any]]:
-        """Return what the drives did since a time by the clock, in order, with the seconds of each work."""
+        """Return the drives' operations since a time by the clock, in order, with the seconds of each."""
         with self._open() as database:
             rows = database.execute("SELECT * FROM work WHERE began >= ? ORDER BY began, rowid", [since])
             return [dict(row) for row in rows]

@@ -19,7 +19,7 @@ class BundledFiles:
     """The TOML files of one kind in this package."""
 
     kind: str
-    """What each describes, such as ``"experiment"``."""
+    """The kind of thing that each file describes, such as ``"experiment"``."""
     folder: Path
     lister: str
     """The command that shows all."""

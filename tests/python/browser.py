@@ -30,7 +30,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 KEY_CODES = {"ArrowLeft": 37, "ArrowRight": 39, "Enter": 13, "Escape": 27}
 KEY_TEXTS = {"Enter": "\r"}
-"""What keys with a name write, without which they start nothing."""
+"""The texts that named keys write, without which they trigger nothing."""
 
 SECONDS_MAX = 60
 

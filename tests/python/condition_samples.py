@@ -121,7 +121,7 @@ def moments(series: fb.Series, since: int = 0, until: int = END) -> np.ndarray[A
 
 
 def answers(series: fb.Series, times: np.ndarray[Any, Any]) -> list[Any]:
-    """What a series says of many moments in each channel."""
+    """The answers of a series at many moments in each channel."""
     return [series.at(times, channel=channel).to_list() for channel in CHANNELS]
 
 

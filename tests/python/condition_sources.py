@@ -190,7 +190,7 @@ def serving(answer: Callable[[str, dict[str, str]], Any]) -> Iterator[str]:
 
 
 class CrestAnswers:
-    """What a CREST server answers, by its OpenAPI description, about tags with random conditions."""
+    """The answers of a CREST server, by its OpenAPI description, about tags with random conditions."""
 
     def __init__(self, seed: int) -> None:
         chance = random.Random(seed)

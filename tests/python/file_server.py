@@ -45,7 +45,7 @@ class FileServer:
     server: fb.Server
     folder: Path
     certificate: Path | None = None
-    """That of the authority that the server has its own from; it is then asked over TLS."""
+    """The certificate of the authority that signed the server's; if given, requests use TLS."""
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.server.port}{path}"

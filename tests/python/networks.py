@@ -28,7 +28,7 @@ class Machine:
 
     @property
     def here(self) -> tuple[str, ...]:
-        """What stands before a command that is to run here."""
+        """The prefix of a command that runs in this network."""
         return ("ip", "netns", "exec", self.name)
 
     def cut_off(self) -> None:

@@ -17,7 +17,7 @@ __all__ = ["OtherServer", "other_server"]
 
 @dataclass
 class OtherServer:
-    """What the server answers, and what it was asked."""
+    """A server's answers, and the requests that it received."""
 
     content: bytes
     url: str = ""

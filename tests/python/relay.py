@@ -31,7 +31,7 @@ class Relay:
 
     @property
     def bytes(self) -> int:
-        """What the server has sent."""
+        """The bytes that the server has sent."""
         with self._lock:
             return self._bytes[True]
 

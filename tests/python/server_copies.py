@@ -55,7 +55,7 @@ class Proxy:
         self.port = self.listener.sockets[0].getsockname()[1]
 
     async def _end(self) -> None:
-        # Those of connections that were accepted a moment ago, too, which begin further ones.
+        # Also tasks of connections that were accepted a moment ago, which begin further tasks.
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.gather(*others, return_exceptions=True)
 

@@ -215,7 +215,7 @@ def test_zero_dimensional_numbers_are_stored(tmp_path: Path, value: Any) -> None
 
 
 class Stream:
-    """What a library of others gives: nothing but an Arrow stream."""
+    """A table of another library: it exports an Arrow stream, and nothing else."""
 
     def __init__(self, table: Any) -> None:
         self._table = table

@@ -1,4 +1,4 @@
-"""What is read has the methods and properties of its class, if that is declared here."""
+"""Objects and arrays have the methods and properties of their class, if that is declared here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page of the catalogue counts of expressions is what the program that it shows counts in Python."""
+"""Histograms of expressions on the catalogue's page equal those of the Python program that the page shows."""
 
 from __future__ import annotations
 

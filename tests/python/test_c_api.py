@@ -297,6 +297,6 @@ def appended(transaction: ctypes.c_void_p, batch: Any) -> int:
     array, schema = (ctypes.c_byte * 80)(), (ctypes.c_byte * 72)()
     batch._export_to_c(ctypes.addressof(array), ctypes.addressof(schema))
     status: int = library.fb_transaction_append(transaction, b"d/all", schema, array, None)
-    # What was exported is still the exporter's: importing it releases it.
+    # The exported batch still belongs to the exporter: importing it releases it.
     pa.RecordBatch._import_from_c(ctypes.addressof(array), ctypes.addressof(schema))
     return status

@@ -99,7 +99,7 @@ class Site:
         self.start_cache(*options, before=before)
 
     def status(self) -> dict[str, Any]:
-        """What the cache says of itself."""
+        """The status that the cache reports."""
         _, body = self.ask("/api/status")
         (cache,) = json.loads(body)["caches"]
         assert cache["name"] == "/store"

@@ -81,7 +81,7 @@ def kept(folder: Path) -> set[str]:
 
 
 def added(folder: Path, work: Callable[[], object]) -> set[str]:
-    """What is kept in a folder after some work, and was not before."""
+    """The files that a cache's folder has after some work, and had not before."""
     before = kept(folder)
     work()
     return kept(folder) - before
@@ -188,7 +188,7 @@ def test_a_disk_that_is_full_of_other_things_is_given_up(origin: DataServer, tmp
     with cache_with_small_disk(origin, small, other) as mounted:
         cache = mounted.cache
         cache.check_reads()
-        # What the cache kept leaves as long as that makes room.
+        # The cache evicts its files as long as that makes room.
         assert cache.disks() == {"small": "", "other": ""}
         fill = f"cat /dev/zero > {small}/notes"
         mounted.run("sh", "-c", f"{fill}; rm {small}/*.bytes; {fill}; true")

@@ -177,7 +177,7 @@ def test_parsl_runs_over_partitions(
 
     threads = parsl.ThreadPoolExecutor(max_threads=2)
     config = parsl.Config(executors=[threads], run_dir=str(tmp_path), initialize_logging=False)
-    # What coffea does with a configuration does not work with this version: it is loaded before.
+    # coffea cannot load a configuration with this version of parsl: it is loaded before.
     with parsl.load(config):
         executor = ParslExecutor(status=False)
         found = fb.coffea.run(Counter(), {"dy": view}, executor=executor, size=15)

@@ -250,7 +250,7 @@ def test_run_numbers_are_not_taken_for_blocks_of_run_0(fed: fb.Federation, tmp_p
     ):
         with pytest.raises(fb.InvalidError, match="is block 300100 of run 0"):
             ask(300_100)
-    # What is stored can be given back.
+    # Stored moments can be passed back.
     assert spot.at(0) is None
     assert spot.at((0, 7)).value == spot.at(1 << 32).value == spot.at(np.int64(7)).value == 1.0
     assert spot.interval((0, 7)).since == 7

@@ -1,4 +1,4 @@
-"""What differs between two jobs, when, and for which events."""
+"""Differences between two jobs: the series, the ranges, and the events."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_merge_puts_what_the_branch_changed_into_the_series_once(gains: fb.Feder
     head = gains.head()
     again = gains.conditions.merge("mc")
     assert (again.csn, again.put, gains.head()) == (None, 0, head)
-    # What came to the series since then stays, and what came to the branch is merged.
+    # Later changes of the series stay, and later changes of the branch are merged.
     put(gains, 8.0, 40, 60)
     put(gains, 4.0, 0, 10, "mc")
     assert gains.conditions.merge("mc").put == 1
@@ -233,7 +233,7 @@ def table(model: Plain) -> list[list[float | None]]:
 
 
 def three_way(base: Any, ours: Any, theirs: Any, choice: str) -> list[list[float | None]]:
-    """What a merge gives at each moment."""
+    """The result of a merge at each moment."""
 
     def one(b: Any, o: Any, t: Any) -> Any:
         if t in (b, o):

@@ -41,7 +41,7 @@ def location(tmp_path: Path) -> str:
 
 
 def facts_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    """What a command prints as JSON."""
+    """The JSON that a command prints."""
     assert main(["conditions", *arguments, "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found

@@ -1,5 +1,5 @@
-"""What stands beside a server, in `deploy`: the parsers of Prometheus, Grafana, systemd and container files
-read it, and the metrics and exit codes in it are those of real servers."""
+"""The files in `deploy`: the parsers of Prometheus, Grafana, systemd and container files read them, and their
+metrics and exit codes are those of real servers."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ NOT_SHOWN = {
     "femtobarn_commits_total",
 }
 NOT_SHOWN |= {"femtobarn_recall_estimate_errors_seconds_total", "femtobarn_request_seconds_sum"}
-# What Prometheus adds to every metric.
+# Labels that Prometheus adds to every metric.
 OF_TARGETS = {"job", "instance"}
 
 
 def run(*command: str | Path, code: int = 0) -> str:
-    """What a program prints, which has to end with a code; skips the test where it is not installed."""
+    """The output of a program, which has to end with a code; skips the test if it is not installed."""
     program = shutil.which(str(command[0])) or shutil.which(command[0], path=str(Path(sys.executable).parent))
     if program is None:
         pytest.skip(f"{command[0]} is not installed")

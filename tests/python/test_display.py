@@ -1,4 +1,4 @@
-"""What the event display draws: of GIOD's model, of EDM4hep, of NanoAOD, and of classes of users."""
+"""Drawings of the event display: of GIOD's model, of EDM4hep, of NanoAOD, and of classes of users."""
 
 from __future__ import annotations
 

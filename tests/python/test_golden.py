@@ -39,7 +39,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
 
 
 def format_of(folder: str) -> int:
-    """What the releases before ask first: they refuse a greater number than they know."""
+    """The number that earlier releases check first: they refuse a greater one than they know."""
     with closing(sqlite3.connect(Path(folder) / "catalogue.sqlite")) as catalogue:
         ((number,),) = catalogue.execute("SELECT value FROM federation WHERE key = 'format'")
     return int(number)

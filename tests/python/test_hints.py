@@ -1,4 +1,4 @@
-"""What clients say of their requests goes to the layer that acts on it, and changes no byte of an answer."""
+"""Hints of clients reach the layer that acts on them, and change no byte of an answer."""
 
 from __future__ import annotations
 

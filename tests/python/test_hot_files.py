@@ -81,7 +81,7 @@ def test_clients_are_at_all_servers_while_the_file_is_hot_and_at_the_origin_othe
     assert used("hot") == SERVERS
     assert used("cold") == {"origin"}
     assert not any(phases["before"]["redirects"].values()), "they asked the origin itself"
-    # What clients were told is where they went; one that could not open a file there asks once more.
+    # Clients went where they were redirected; one that could not open a file there asks once more.
     for phase in (phases["hot"], phases["cold"]):
         assert all(phase["redirects"][server] >= opened for server, opened in phase["opened"].items())
     hot = phases["hot"]["series"]

@@ -72,7 +72,7 @@ def test_interrupt_ends_waits_for_locks_at_a_server(fed: fb.Federation) -> None:
         with holder.transaction() as txn:
             txn.database("run7").container("hits").append(Hit(charge=0.5))
             assert_interrupted(lambda: append(waiter, DAY))
-        # What the server grants to nobody is given back.
+        # A lock that the server grants to an interrupted waiter is given back.
         append(holder, 60.0)
         append(waiter, 60.0)
         assert len(fed["run7/hits"]) == 3

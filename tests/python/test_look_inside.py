@@ -1,4 +1,4 @@
-"""What the page of the catalogue shows of a container's objects, read in a browser, is what Python reads."""
+"""Objects of a container on the catalogue's page, decoded in a browser, equal those that Python reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What values stand for, where arrays, versions of classes and conditions could mistake it."""
+"""Meanings of values, where arrays, versions of classes and conditions could mistake them."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_nothing_is_read_after_the_session_has_ended(local: fb.Federation) -> No
         view = remote["run7/pairs"]
         assert np.array_equal(view.arrays("x", library="np")["x"], VALUES)
         server.stop()
-        # What this view reads is not pinned any more, so a vacuum may give its space out again.
+        # The snapshot of this view is not pinned any more, so a vacuum may reuse its space.
         with pytest.raises(fb.UnavailableError):
             view.arrays("y")
 

@@ -96,7 +96,7 @@ class Reader:
         assert self.answer() == "1000"
 
     def answer(self) -> str:
-        """What the process says of what it read; notes the server that has the file open."""
+        """The line that the process prints about its read; notes the server that has the file open."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, "the client failed"
@@ -230,7 +230,7 @@ def test_files_are_made_and_changed_at_a_server(pair: Pair, tmp_path: Path) -> N
         assert not pair[1].has("moved.bin")
         patient_run("xrdfs", address(server), "mkdir", "-p", "/data/a/b")
         assert sum(it.has("a/b") for it in pair) == 1
-        # What is new in a folder that one server has is made there.
+        # New files in a folder that one server has are made there.
         patient_run("xrdcp", "--silent", source, f"{address(server)}//data/a/b/new.bin")
         assert [it.has("a/b/new.bin") for it in pair] == [it.has("a/b") for it in pair]
         one = pair[0]
@@ -267,7 +267,7 @@ def test_a_client_goes_on_when_its_server_is_killed(pair: Pair) -> None:
             reader.ask(2_000_000)
             time.sleep(1)
             first.kill()
-            # Those who are sent there before it is known to be dead come back.
+            # Clients that are sent there before it is known to be dead come back.
             for _ in range(4):
                 assert fetched(server, "both.bin") == CONTENT
             assert reader.got() == CONTENT[2_000_000:2_001_000]
@@ -289,7 +289,7 @@ def test_a_server_that_hangs_holds_nobody_up(pair: Pair) -> None:
         fetched(server, "both.bin")
         one.stop()
         try:
-            # What the other one has is found at once, or when the one that hangs counts as down.
+            # Files of the other server are found at once, or when the one that hangs counts as down.
             assert fetched(server, "two.bin") == b"two.bin"
             _, said = patient_run("xrdfs", address(server), "stat", "/data/one.bin", code=54)
             assert re.search(f"{one.address} (is down|has not answered)", said), said

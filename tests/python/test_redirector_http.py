@@ -71,7 +71,7 @@ def test_requests_go_to_the_servers_that_have_the_files(pair: Pair) -> None:
         assert ask(server, "PATCH", "/data/two.bin").code == 405
         assert "COPY" in ask(server, "OPTIONS", "/data/two.bin").headers["Allow"]
         assert ask(server, "DELETE", "/data/none.bin").code == 404
-        # What a client has tried in vain it is not sent to.
+        # A client is not sent to a server that it has tried in vain.
         for tried, left in ((one, two), (two, one)):
             for _ in range(3):
                 answer = ask(server, "GET", f"/data/both.bin?tried={tried.host}")

@@ -81,7 +81,7 @@ def dumped(script: str, wanted: list[Written], folder: Path, *, silent: bool = F
 
 @pytest.fixture(scope="module")
 def root_of_root(by_root: list[Written], tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """What ROOT reads of what it wrote."""
+    """ROOT's own files as ROOT reads them."""
     found = dumped("root_read", by_root, tmp_path_factory.mktemp("root-of-root"))
     return {name: lines(path) for name, path in found.items()}
 

@@ -28,7 +28,7 @@ import femtobarn as fb
 
 COMMITS = 4
 EXTRA = 1.3
-"""What may come from a store for each byte that a client needs."""
+"""Limit of the bytes fetched from a store for each byte that a client needs."""
 
 
 @dataclass

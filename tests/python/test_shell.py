@@ -1,4 +1,4 @@
-"""What a shell gets from the command line: completions, asked of real shells, and the manual page."""
+"""Support for shells: completions, asked of real shells, and the manual page."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from femtobarn.cli import EXIT_CODES, main, parser
 from femtobarn_demo.calibration import FINAL, PROMPT, typical_errors
 from femtobarn_demo.small_federation import HOURS, RUN_EVENTS, SNAPSHOT_TAG, make_federation
 
-# What the extras install; without it the command has to work.
+# Packages of the extras; the command has to work without them.
 EXTRAS = ("fastjet", "matplotlib", "pandas", "pyarrow", "pythia8mc", "uproot", "vector")
 WITHOUT_EXTRAS = f"""
 import sys

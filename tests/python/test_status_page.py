@@ -1,4 +1,4 @@
-"""What people see of a server that is not alone: of a redirector, a cache, and a leader with copies."""
+"""Status pages of servers that work with others: a redirector, a cache, and a leader with copies."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_people_see_the_servers_behind_a_redirector(origin: DataServer, tmp_path
         assert '<section id="federations" hidden' in shown, "what it has not is not shown"
         lines = [line.split() for line in top(server.port).splitlines()]
         assert ["server", "with", "files", "kind", "load", "clients", "sent", "state"] in lines
-        # What is down comes first.
+        # Servers that are down come first.
         assert [line[0] for line in lines if line and ":" in line[0]][:1] == [dead.address]
         assert [origin.address, "0", "1", "up"] in lines
 
@@ -114,7 +114,7 @@ def test_people_see_which_files_leave_a_cache_next(origin: DataServer, tmp_path:
     names = ["run3.bin", "run1.bin", "run2.bin"]
     for name in (*names, "open.bin"):
         origin.put(name, CONTENT * (100 if name == "open.bin" else 1))
-        # What was changed just now is not kept.
+        # A cache does not keep files that were changed just now.
         os.utime(origin.folder / name, (1_000_000, 1_000_000))
     with fb.serve(port=0, address="127.0.0.1", config=config) as server:
         address = f"http://127.0.0.1:{server.port}/data/open.bin"

@@ -47,7 +47,7 @@ def test_databases_go_to_a_server_and_come_back(site: DataServer, tmp_path: Path
     fed.evict("*")
     key = fed.where("run7")[0].copies[0].key
     assert key.endswith(".root")
-    # Who knows nothing of the federation reads the copy where it is.
+    # A reader that knows nothing of the federation reads the copy where it is.
     with uproot.open(f"{site.url}/store/{key}") as file:
         assert np.array_equal(file["points"].arrays()["x"].to_numpy(), VALUES)
     assert is_right(fed, "run7")

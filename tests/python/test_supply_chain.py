@@ -1,5 +1,4 @@
-"""What the project is built from: crates that `deny.toml` allows, packages with known hashes, and little that
-is unsafe."""
+"""Parts of the project: crates that `deny.toml` allows, packages with known hashes, little unsafe code."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ UNSAFE = {
 
 @cache
 def policy() -> dict[str, Any]:
-    """What crates may be, as cargo-deny reads it."""
+    """The rules for crates, as cargo-deny reads them."""
     return tomllib.loads(text_of(Path("deny.toml")))
 
 

@@ -161,7 +161,7 @@ def _start(number: int) -> dict[str, Any]:
 
 
 def text_of(page: Path) -> str:
-    """What a reader sees, pictures apart."""
+    """The text that a reader sees, without pictures."""
     whole = re.sub(r'src="data:[^"]*"', "", page.read_text(encoding="utf-8"))
     return html.unescape(re.sub(r"<style>.*</style>|<[^>]*>", " ", whole, flags=re.DOTALL))
 

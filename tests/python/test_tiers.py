@@ -80,7 +80,7 @@ def changed(
 
 @pytest.fixture(scope="module")
 def expected(served: tuple[fb.Federation, fb.Server]) -> list[float | None]:
-    """What is found in the federation itself."""
+    """The values in the federation itself."""
     return look_up(served[0])
 
 

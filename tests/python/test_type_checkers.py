@@ -1,4 +1,4 @@
-"""What a type checker knows of persistent classes and of views.
+"""Types that type checkers infer for persistent classes and views.
 
 mypy and pyright must find the type in the comment of a line of `PROGRAM`, or refuse the line if the comment
 says so. The package basedpyright is pyright with what it needs to run.

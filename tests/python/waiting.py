@@ -26,7 +26,7 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     found: list[int] = []
     with ExitStack() as stack:
         while len(found) < count:
-            # Those of connections begin at 32768.
+            # Ports of outgoing connections begin at 32768.
             port = SystemRandom().randrange(10_000, 32_000)
             with suppress(OSError):
                 stack.enter_context(socket.create_server((host, port)))

@@ -1,4 +1,4 @@
-"""What constants do to events: energies beside those of a perfect detector, residuals of points to tracks."""
+"""Effects of constants on events: energies beside a perfect detector's, residuals of points to tracks."""
 
 from __future__ import annotations
 

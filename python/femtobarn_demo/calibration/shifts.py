@@ -54,7 +54,7 @@ def measure_shifts(points: PointsOfTracks, edges: Array, job: femtobarn.Job) -> 
 
 
 def _fit(points: PointsOfTracks, rows: Array) -> Array:
-    """What the shifts of the barrels are more than those applied, shape (barrels, 2)."""
+    """Return the fitted shifts of the barrels beyond those applied, shape (barrels, 2)."""
     _, first = np.unique(points.track[rows], return_index=True)
     if len(first) < TRACKS_MIN:
         return np.zeros((len(STRIP_BARRELS), 2))

@@ -1,4 +1,4 @@
-"""Conditions: constants by time, and what they do to energies and residuals."""
+"""Conditions: constants by time, and their effect on energies and residuals."""
 
 from __future__ import annotations
 

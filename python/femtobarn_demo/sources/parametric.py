@@ -1,4 +1,4 @@
-"""Collision events from a few distributions, with NumPy alone: what an installation without Pythia can make.
+"""Collision events from a few distributions, with NumPy alone, for installations without Pythia.
 
 An event is a pair of jets, or a Z boson that decays to two muons beside a jet, with soft collisions on top
 (pile-up). Sizes and shapes are like those of real events; the physics is coarser than that of `pythia`.

@@ -1,7 +1,7 @@
-"""What a policy is: it chooses the file that leaves the disk next. The policies of a single queue.
+"""Policies of eviction, which choose the file that leaves the disk next, and those with a single queue.
 
-A policy is told of every file that enters the disk (`enter`) and of every access to a file that is there
-(`hit`), and names the files that leave (`victims`), one after the other, until the disk has room.
+A policy is notified of every file that enters the disk (`enter`) and of every access to a file on it (`hit`),
+and names the files that leave (`victims`), one after the other, until the disk has room.
 
 Invariants:
 

@@ -1,4 +1,4 @@
-"""Policies of queues in the order of entry, with marks of what was accessed: S3-FIFO and SIEVE."""
+"""Policies of queues in the order of entry, with marks on accessed files: S3-FIFO and SIEVE."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Sieve(Policy):
         super().__init__(trace, capacity, seed)
         self.passed: deque[int] = deque()
         self.ahead: deque[int] = deque()
-        """What the hand has passed in this round, and what it has not: together the queue, oldest first."""
+        """Files that the hand has passed in this round, and those ahead: together the queue, oldest first."""
         self.marked: set[int] = set()
 
     def enter(self, at: int, file: int) -> None:

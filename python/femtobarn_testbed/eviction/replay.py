@@ -32,7 +32,7 @@ class Disk:
 
 @dataclass
 class Replayed:
-    """What was read and staged."""
+    """Counts of reads and stagings."""
 
     reads: int = 0
     read_bytes: int = 0

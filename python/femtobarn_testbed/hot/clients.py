@@ -32,7 +32,7 @@ PAUSE_AFTER_FAILURE = 0.5
 
 @dataclass(frozen=True)
 class Task:
-    """What clients do in a phase."""
+    """The work of clients in a phase."""
 
     address: str
     """``host:port`` of the server that they ask, and the folder there: ``127.0.0.1:1094//hot.fed``."""
@@ -174,7 +174,7 @@ def _run(pipe: Connection) -> None:
 
 
 def _visits(task: Task, client: int) -> list[Visit]:
-    """What a client does in a phase."""
+    """Do the work of a client in a phase, and return its visits."""
     choice = random.Random(f"{task.seed} {client}")
     files = task.files[client]
     done: list[Visit] = []

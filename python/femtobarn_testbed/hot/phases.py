@@ -1,7 +1,7 @@
-"""Figures of phases: what clients read, by second and by server.
+"""Figures of phases: the bytes that clients read, by second and by server.
 
-A block counts in the second in which it was there. Rates are means over the second half of a phase, when
-it is as it stays.
+A block counts in the second in which it arrived. Rates are means over the second half of a phase, when it is
+steady.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class PlayedDisk(NamedTuple):
 
 
 class SiteSettings(NamedTuple):
-    """What the servers have, and how they are set."""
+    """The files and the settings of the servers."""
 
     servers: int
     """The origin and its caches."""
@@ -80,7 +80,7 @@ class HotSite:
         return [server.pid for server in (*self.servers.values(), self.redirector)]
 
     def cache_counts(self) -> dict[str, dict[str, Any]]:
-        """Return what each cache says of itself: ``used_bytes``, ``fetched_bytes``, ..."""
+        """Return the status of each cache: ``used_bytes``, ``fetched_bytes``, ..."""
         return {name: cache.status()["caches"][0] for name, cache in self.caches.items()}
 
     def counts(self) -> dict[str, dict[str, float]]:

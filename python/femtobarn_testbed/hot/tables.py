@@ -1,4 +1,4 @@
-"""Texts and tables of a run of hot files: rates, phases, and what each server did."""
+"""Texts and tables of a run of hot files: rates, phases, and the work of each server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rates_table(run: Run) -> Table:
 
 
 def phases_table(run: Run) -> Table:
-    """Tabulate a row for each phase: what was read, and CPU seconds."""
+    """Tabulate a row for each phase: the bytes read, and CPU seconds."""
     head = ["phase", "seconds", "files opened", "MB", "servers' CPU, s", "clients' CPU, s", "busy cores"]
     rows = [
         [
@@ -77,7 +77,7 @@ def servers_table(run: Run) -> Table:
 
 
 def describe_sites(run: Run) -> Iterator[str]:
-    """Yield lines about what is played and what is real."""
+    """Yield lines about the simulated and the real parts."""
     for name, site in run["sites"].items():
         disk = site["disk"]
         yield (

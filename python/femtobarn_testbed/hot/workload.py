@@ -25,7 +25,7 @@ SERVERS_MAX = 200
 
 @dataclass(frozen=True)
 class HotFile:
-    """Servers, clients, and what these read: one file, while it is hot."""
+    """Servers, and clients that read one file while it is hot."""
 
     name: str
     settings: Mapping[str, Any]

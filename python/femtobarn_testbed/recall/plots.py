@@ -1,4 +1,4 @@
-"""The plot of recalls: what each drive did, and how long each client waited beside its fair share."""
+"""The plot of recalls: the work of each drive, and the wait of each client beside its fair share."""
 
 from __future__ import annotations
 

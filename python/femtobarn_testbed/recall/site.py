@@ -76,7 +76,7 @@ class TapeSite:
         self._play(play._replace(tape_bytes=self.tape_library.play.tape_bytes))
 
     def work(self, since: float) -> list[dict[str, Any]]:
-        """Return what the drives did since a time by the clock; times are played seconds since then."""
+        """Return the work of the drives since a time by the clock; times are simulated seconds since then."""
         scale = self.tape_library.play.time_scale
         return [one | {"began": (one["began"] - since) / scale} for one in self.tape_library.work(since)]
 

@@ -48,7 +48,7 @@ def clients_table(run: Run) -> Table:
 
 
 def describe_library(run: Run) -> Iterator[str]:
-    """Yield lines about what was played, and how the fair share is meant."""
+    """Yield lines about the simulated library, and the meaning of the fair share."""
     for name, play in run["libraries"].items():
         yield (
             f"{name}: {play['drives']} drives, {play['bytes_per_second'] / 1e6:g} MB/s, mounts of "

@@ -150,7 +150,7 @@ def _wanted(each: Recalls, names: Sequence[str], choice: random.Random) -> list[
         return [choice.sample(names, len(names))]
     others = each.clients - 1
     few = max(round((1.0 - each.many) * len(names) / others), 1)
-    # What each other client wants begins a part of the tapes, which are divided evenly between these clients.
+    # The tapes are divided evenly among the other clients; each asks for the first files of its part.
     starts = [len(names) * number // others for number in range(others)]
     parts = [names[start : start + few] for start in starts]
     taken = {name for part in parts for name in part}

@@ -1,4 +1,4 @@
-"""A simulated site, past the machines at hand: what gives first, what operations cost then, what helps.
+"""A simulated site, larger than the machines at hand: its bottleneck, the costs of operations, and remedies.
 
 `site_file` reads the description of a site, `model` simulates it at one load with the `stations` at which
 requests wait, and `recalls` its tape drives. `study` compares scenarios; `tables` and `page` show them.

@@ -40,12 +40,12 @@ class Window:
 
 
 WHOLE = Window()
-"""What figures are taken from, unless less will do."""
+"""The window from which figures are taken, unless a shorter one suffices."""
 
 
 @dataclass
 class LoadPoint:
-    """What one load of a site comes to, per second of the whole site."""
+    """The figures of a site at one load, per second of the whole site."""
 
     load: float
     clients: float
@@ -96,7 +96,7 @@ def _zeros() -> defaultdict[str, float]:
 
 @dataclass
 class _Seen:
-    """What happened within the window."""
+    """The events within the window."""
 
     commits: list[float] = field(default_factory=list)
     opens: list[float] = field(default_factory=list)
@@ -187,7 +187,7 @@ class _Site:
         ]
         readers = self.orders * (1 + have.readers)
         polls = self.machines.servers / have.poll_seconds if have.poll_seconds else 0.0
-        # Each federation has all servers; followers take their part of what these ask.
+        # Each federation has all servers; followers answer their part of the servers' polls.
         self.polling = polls * have.lookup_seconds / have.cores / (1 + have.readers)
         slowed = 1 / max(1 - self.polling, 0.01)
         self.lookups = [
@@ -213,7 +213,7 @@ class _Site:
         self.env.run(until=self.window.warm_up_seconds + self.window.seconds)
         return self._point(before, self._used())
 
-    # What clients do.
+    # The processes of clients.
 
     def _client(self, kind: ClientKind, period: _Period) -> Events:
         """Repeat: open a database, then as many transactions as its events allow."""
@@ -314,7 +314,7 @@ class _Site:
     # Figures.
 
     def _used(self) -> dict[str, float]:
-        """What was used so far, in seconds of all units of each resource."""
+        """Return the use so far, in seconds of all units of each resource."""
         have, machines = self.catalogue, self.machines
         number = len(self.servers)
         moved = sum(server.bytes for server in self.servers) / number

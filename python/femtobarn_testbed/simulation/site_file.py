@@ -138,7 +138,7 @@ class Tapes:
 
 @dataclass(frozen=True)
 class SiteFile:
-    """A site, and the scenarios to compare, each with what it changes."""
+    """A site, and the scenarios to compare, each with its changes."""
 
     title: str
     loads: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""The study of a site: each scenario at each load, a failure of a rack, and what gives first."""
+"""The study of a site: each scenario at each load, a failure of a rack, and the bottleneck."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def _latencies(point: Run) -> list[str]:
 
 
 def scenarios_table(done: Run) -> Table:
-    """Tabulate a row for each scenario: what gives first, latencies at the described load, a failure."""
+    """Tabulate a row for each scenario: the bottleneck, latencies at the described load, a failure."""
     head = ["scenario", "clients at the knee", "what gives", "useful time", "commit: median", "99 %"]
     head += [
         "open: median",
