@@ -231,7 +231,7 @@ def test_large_integers_are_compared_exactly(fed: fb.Federation) -> None:
         ("any(muons.tag == tag)", fb.NotFoundError, "'tag' does not exist"),
     ],
 )
-def test_what_cannot_be_is_refused_with_advice(
+def test_invalid_terms_of_conditions_are_refused_with_advice(
     events: fb.View, condition: str, error: type[Exception], reason: str
 ) -> None:
     with pytest.raises(error, match=reason):

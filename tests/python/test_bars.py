@@ -108,7 +108,7 @@ def test_a_notebook_shows_a_widget(
     assert not [each for each in shown if widget in each.get("data", {})]
 
 
-def test_a_function_is_told_how_many_entries_were_read(numbers: fb.View) -> None:
+def test_progress_is_called_with_the_entries_read(numbers: fb.View) -> None:
     told: list[tuple[int, int]] = []
     batches = numbers.iterate(
         where="n < 10", step_size=1000, progress=lambda done, total: told.append((done, total))

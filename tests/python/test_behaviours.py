@@ -196,7 +196,7 @@ def test_arrays_are_pickled_for_programs_with_and_without_the_class(
     assert done.stdout.strip() == str(joined.pt.to_list())
 
 
-def test_what_is_read_can_be_stored_again(crossings: fb.View, fed: fb.Federation) -> None:
+def test_objects_that_were_read_can_be_stored_again(crossings: fb.View, fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         other = txn.database("other", create=True).container("crossings", Crossing, create=True)
         other.append(crossings[2])
@@ -279,7 +279,7 @@ def test_parts_of_vectors_are_read(crossings: fb.View) -> None:
     assert sums.mass[2] == pytest.approx((crossings[2].muons[0] + crossings[2].muons[1]).mass)
 
 
-def test_what_a_class_defines_goes_before_the_methods_of_vectors(fed: fb.Federation) -> None:
+def test_methods_of_a_class_override_those_of_vectors(fed: fb.Federation) -> None:
     @fb.persistent
     class OwnVector(fb.vector):
         pt: fb.float64

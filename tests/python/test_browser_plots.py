@@ -168,7 +168,7 @@ def test_the_page_counts_what_its_program_counts(looking: Looking, chosen: dict[
         ({"field": "x" * 501}, "x", "more than 500 characters"),
     ],
 )
-def test_what_is_wrong_in_an_expression_is_marked(
+def test_errors_in_an_expression_are_marked(
     looking: Looking, chosen: dict[str, str], marked: str, reason: str
 ) -> None:
     looking.shown(**chosen)

@@ -238,7 +238,7 @@ def test_pyarrow_reads_every_type(written: fb.Federation, handles: Handles) -> N
     assert str(table.schema.field("letter").metadata) == "{b'femtobarn.type': b'char'}"
 
 
-def test_what_pyarrow_holds_is_appended(written: fb.Federation, handles: Handles) -> None:
+def test_pyarrow_batches_are_appended(written: fb.Federation, handles: Handles) -> None:
     """Slices, so that offsets of arrays count; what does not fit is refused with the field's name."""
     federation, snapshot = opened(handles, written)
     table = streamed(handles.made("fb_view_open", "view", snapshot, b"d/all")).combine_chunks()

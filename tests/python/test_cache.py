@@ -127,7 +127,7 @@ class Site:
         return target.read_bytes()
 
 
-def test_what_was_read_once_is_not_fetched_again(site: Site, content: bytes, tmp_path: Path) -> None:
+def test_cached_bytes_are_not_fetched_again(site: Site, content: bytes, tmp_path: Path) -> None:
     for _ in range(2):
         assert site.copy(tmp_path / "copy.bin") == content
         status = site.status()
@@ -299,7 +299,7 @@ def test_a_size_without_an_origin_is_refused(tmp_path: Path, capsys: pytest.Capt
     assert "--cache-size needs --cache-of" in capsys.readouterr().err
 
 
-def test_what_is_kept_is_read_while_the_origin_is_away(site: Site, content: bytes) -> None:
+def test_cached_bytes_are_read_while_the_origin_is_offline(site: Site, content: bytes) -> None:
     put(site.folder / "store" / "run2.bin", content)
     assert site.read() == content
     assert site.read(0, 100_000, "run2.bin") == content[:100_000]

@@ -155,7 +155,7 @@ def test_batches_and_picked_objects_have_computed_columns(events: fb.View) -> No
         ({"expressions": "raw.nope"}, fb.NotFoundError, "'nope' does not exist; there are hits, number"),
     ],
 )
-def test_what_cannot_be_computed_is_refused(
+def test_invalid_computed_columns_are_refused(
     events: fb.View, arguments: dict[str, Any], error: type[Exception], told: str
 ) -> None:
     with pytest.raises(error, match=told.replace("(", r"\(")):

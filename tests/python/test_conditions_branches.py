@@ -152,7 +152,7 @@ def test_version_that_a_branch_is_based_on_does_not_change(gains: fb.Federation)
         ("tpc/gain@mc", {}, fb.InvalidError, "has what a branch changed"),
     ],
 )
-def test_what_cannot_be_put_into_a_branch_is_refused(
+def test_invalid_puts_into_a_branch_are_refused(
     gains: fb.Federation, series: str, options: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     put(gains, 2.0, 40, 60, "mc")

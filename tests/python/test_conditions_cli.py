@@ -132,7 +132,7 @@ def test_long_conditions_are_cut_in_tables_but_not_in_json(run: Command) -> None
     assert row["condition"]["note"] == "a" * 200
 
 
-def test_at_prints_what_was_valid_in_each_channel(run: Command) -> None:
+def test_at_prints_the_valid_condition_of_each_channel(run: Command) -> None:
     assert run.lines("at", "2026-02-01T12:00:00Z", "tpc/gain")[1:] == [
         ["tpc/gain", "0", "2026-01-01T00:00:00Z", "2026-03-01T00:00:00Z", "1-1-0", "value=1.5", "status=0"],
         ["tpc/gain", "7", "2026-02-01T00:00:00Z", "2026-02-02T00:00:00Z", "1-1-2", "value=5", "status=0"],

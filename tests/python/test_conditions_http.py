@@ -183,7 +183,7 @@ def test_deleted_conditions_are_null(site: Site) -> None:
         ("payloads/{version}/9/tpc/map", 404, ""),
     ],
 )
-def test_what_is_wrong_is_told(site: Site, path: str, code: int, text: str) -> None:
+def test_errors_have_a_status_and_the_reason(site: Site, path: str, code: int, text: str) -> None:
     answer = site.ask(path.format(version=site.version("tpc/gain")))
     assert answer.code == code, answer.body
     assert text in answer.json["error"]

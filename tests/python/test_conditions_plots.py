@@ -86,7 +86,7 @@ def test_channels_and_open_ends_share_the_places_of_blocks(fed: fb.Federation, a
     assert [np.asarray(line.get_xdata())[0] for line in axes.lines] == [7.1, 7.1]
 
 
-def test_what_cannot_be_drawn_is_refused(fed: fb.Federation, axes: Axes) -> None:
+def test_plots_of_invalid_fields_and_channels_are_refused(fed: fb.Federation, axes: Axes) -> None:
     with fed.transaction() as txn:
         txn.series("beam/spot", Spot, create=True, clock="run").put(Spot(x=1.0, y=0.0), since=(7, 0))
         hv = txn.series("tpc/hv", Voltage, create=True)

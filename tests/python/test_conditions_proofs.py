@@ -98,7 +98,7 @@ def test_another_history_is_refused(gains: fb.Federation, tmp_path: Path) -> Non
             fork.conditions.reopen(job.proof())
 
 
-def test_a_snapshot_that_was_given_up_is_told(gains: fb.Federation) -> None:
+def test_reopening_a_vacuumed_snapshot_fails(gains: fb.Federation) -> None:
     proof = proof_of(gains)
     for value in range(3):
         with gains.transaction() as txn:

@@ -237,7 +237,7 @@ def test_last_version_that_is_damaged_cannot_be_compared_but_blocks_nothing(
 
 
 @pytest.mark.parametrize("change", ["compact", "class", "vacuum"])
-def test_what_was_compared_once_is_not_compared_again(
+def test_unchanged_conditions_are_compared_once(
     fed: fb.Federation, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     raw = Raw(fed, "dcs/hv")

@@ -153,7 +153,7 @@ def test_changed_values_are_detected_though_their_pages_are_sound(
 # ---- refusals
 
 
-def test_what_cannot_be_written_is_refused_and_leaves_nothing(full: fb.Federation, tmp_path: Path) -> None:
+def test_refused_snapshot_files_leave_nothing(full: fb.Federation, tmp_path: Path) -> None:
     with full.transaction() as txn:
         oid = txn.database("run7").container("events").append(Event(time=1, run=1, block=1))
         txn.series("daq/pointer", Pointer, create=True).put(Pointer(event=oid), since=0)

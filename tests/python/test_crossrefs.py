@@ -85,7 +85,7 @@ def test_links_are_those_of_vectors_too_of_which_components_are_missing(events: 
     assert events[0].Muon[0].jet.pt == 60.0
 
 
-def test_what_is_read_to_follow_links_is_explained(fed: fb.Federation, events: View) -> None:
+def test_explanations_list_the_fields_behind_links(fed: fb.Federation, events: View) -> None:
     for view in (events, fed.collection("nano/Events"), fed.collection("nano/Events")[[2, 0]]):
         told = view.explain(["run", "Muon.jet.pt"], "run > 0 and any(Muon.jet.pt > 50)")
         assert told.fields == ("run", "Muon.jetIdx", "Jet.pt")
@@ -303,7 +303,7 @@ def test_indices_without_a_collection_stay_numbers_for_a_reason(fed: fb.Federati
     assert "before" in done.unlinked["Muon.svIdx"]
 
 
-def test_a_member_of_the_name_goes_before_a_link(fed: fb.Federation, tmp_path: Path) -> None:
+def test_a_member_overrides_a_link_of_the_same_name(fed: fb.Federation, tmp_path: Path) -> None:
     muons = MUONS | {"jet": MUONS["jetIdx"]}
     done = fed.import_tree(write(tmp_path / "nano.root", Muon=muons, Jet=JETS))
     assert done.unlinked == {"Muon.jetIdx": "Muon has a member 'jet'"}

@@ -109,9 +109,7 @@ def add_tape(disaster: Disaster) -> Path:
 
 
 @pytest.mark.long
-def test_what_was_lost_comes_back_by_the_guide(
-    disaster: Disaster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lost_parts_are_restored_by_the_guide(disaster: Disaster, capsys: pytest.CaptureFixture[str]) -> None:
     site = disaster.site
     index = add_tape(disaster)
     for database in HOMES:

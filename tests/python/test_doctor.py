@@ -229,7 +229,7 @@ def test_a_snapshot_that_keeps_vacuum_from_its_work_is_noted(doctor: Doctor, fed
     assert doctor(fed.path)["snapshots"].verdict == "ok"
 
 
-def test_a_copy_says_how_far_it_is_behind(doctor: Doctor, fed: fb.Federation, tmp_path: Path) -> None:
+def test_doctor_reports_how_far_a_copy_is_behind(doctor: Doctor, fed: fb.Federation, tmp_path: Path) -> None:
     copy = str(tmp_path / "copy.fed")
     with fb.serve(fed.path, port=0, address="127.0.0.1") as server:
         with fb.follow(server.url("/lhc.fed"), copy) as follower:

@@ -41,7 +41,7 @@ def token(seconds: float) -> str:
     return f"e30.{base64.urlsafe_b64encode(claims).decode().rstrip('=')}.signature"
 
 
-def test_a_server_tells_its_version_and_the_rights(folder: str) -> None:
+def test_doctor_lists_the_servers_version_and_rights(folder: str) -> None:
     with fb.serve(folder, port=0, address="127.0.0.1") as server:
         found = by_subject(look_at_server(server.url("/lhc.fed")))
     assert {"federation", "latency", "locks", "space"} <= found.keys()

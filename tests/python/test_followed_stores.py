@@ -34,7 +34,7 @@ def leave(fed: fb.Federation, *names: str) -> None:
         fed.evict(name)
 
 
-def test_what_is_in_stores_alone_is_left_there(
+def test_databases_in_stores_alone_are_not_copied(
     leader: tuple[fb.Federation, fb.Server], tmp_path: Path
 ) -> None:
     fed, server = leader
@@ -61,7 +61,7 @@ def test_what_is_in_stores_alone_is_left_there(
             assert copy.check(full=True).problems == []
 
 
-def test_what_comes_back_to_the_leader_is_whole_at_the_copy(
+def test_a_database_staged_at_the_leader_is_complete_at_the_copy(
     leader: tuple[fb.Federation, fb.Server], tmp_path: Path
 ) -> None:
     """The copy had the database while it was open, and knows which bytes it had."""
@@ -112,7 +112,7 @@ def test_a_part_of_a_file_is_never_under_its_name(
 
 
 @pytest.mark.parametrize("asks_first", [False, True])
-def test_what_an_interrupted_step_left_is_not_taken_for_the_file(
+def test_a_file_of_an_interrupted_step_is_not_used(
     leader: tuple[fb.Federation, fb.Server], tmp_path: Path, asks_first: bool
 ) -> None:
     """A follower was killed after it had recorded that a database is in stores: it had the older file."""

@@ -313,7 +313,7 @@ def test_tasks_link_to_objects_of_databases_that_the_transaction_creates(fed: fb
     assert_intact(fed)
 
 
-def test_what_is_sent_is_small_however_many_and_wide_the_containers_are(fed: fb.Federation) -> None:
+def test_forks_and_receipts_stay_small_with_many_wide_containers(fed: fb.Federation) -> None:
     names = [f"field{number}" for number in range(300)]
     form = {"name": "Wide", "fields": [{"name": name, "type": "int32"} for name in names]}
     with fed.transaction() as txn:
@@ -353,7 +353,7 @@ def test_a_view_is_copied_by_tasks_and_series_are_refused(fed: fb.Federation) ->
     assert fed["copy/events"]["n"].to_list() == list(range(10))
 
 
-def test_what_other_processes_wrote_is_synced_with_the_file_and_not_with_the_log(fed: fb.Federation) -> None:
+def test_bytes_of_other_processes_are_synced_with_the_file_and_not_with_the_log(fed: fb.Federation) -> None:
     """The bytes of a small commit go into the catalogue's log, but it has those of its own process alone."""
 
     def logged() -> int:

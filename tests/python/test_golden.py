@@ -130,7 +130,7 @@ def test_sealed_golden_database_has_64_bit_offsets(kept: tuple[str, str]) -> Non
         )
 
 
-def test_what_golden_federations_have_beside_objects(kept: tuple[str, str]) -> None:
+def test_golden_federations_keep_copies_and_pins(kept: tuple[str, str]) -> None:
     folder, name = kept
     with fb.open(folder) as federation:
         (raw,) = federation.where("raw")

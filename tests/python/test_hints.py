@@ -162,7 +162,7 @@ def test_no_hint_changes_what_is_read(tmp_path: Path, hint: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["oss.asize", "fb.size"])
-def test_what_the_disk_cannot_hold_is_refused_before_it_is_sent(tmp_path: Path, key: str) -> None:
+def test_a_file_larger_than_the_disk_is_refused_before_its_bytes(tmp_path: Path, key: str) -> None:
     pytest.importorskip("XRootD")
     (tmp_path / "data").mkdir()
     with seeking(tmp_path / "data") as server:

@@ -131,7 +131,7 @@ def test_parts_of_a_view_are_counted(events: fb.View) -> None:
         ([["pt", "ww"]], None, fb.NotFoundError, "'ww' does not exist"),
     ],
 )
-def test_what_cannot_be_counted_is_refused(
+def test_invalid_axes_and_weights_are_refused(
     events: fb.View, axes: list[Any], weight: str | None, error: type[Exception], reason: str
 ) -> None:
     with pytest.raises(error, match=reason):

@@ -143,7 +143,7 @@ def test_server_that_stops_lets_a_download_end(files: FileServer) -> None:
     assert received.endswith(CONTENT)
 
 
-def test_full_disk_is_told_and_leaves_the_old_file(tmp_path: Path, files: FileServer) -> None:
+def test_upload_to_a_full_disk_answers_507_and_leaves_the_old_file(tmp_path: Path, files: FileServer) -> None:
     with serve(tmp_path, 'faults = ["write:2+=ENOSPC"]', anonymous="all") as server:
         full = FileServer(server, tmp_path)
         assert full.ask("PUT", "/data/large.bin", CONTENT[::-1]).code == 507
@@ -161,7 +161,7 @@ def test_failing_disk_ends_an_answer_instead_of_filling_it_up(tmp_path: Path, fi
         FileServer(server, tmp_path).ask("GET", "/data/large.bin")
 
 
-def test_what_has_no_room_is_refused_before_it_is_sent(files: FileServer) -> None:
+def test_an_upload_without_room_is_refused_before_its_bytes(files: FileServer) -> None:
     size = 10**18
     with socket.create_connection(("127.0.0.1", files.server.port), timeout=60) as client:
         lines = ["PUT /data/huge HTTP/1.1", "Host: here", f"Content-Length: {size}", "Expect: 100-continue"]

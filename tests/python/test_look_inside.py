@@ -140,7 +140,7 @@ def test_people_see_the_first_objects_and_a_histogram(looking: Looking) -> None:
     assert "bins=7" in looking.page.value("location.search")
 
 
-def test_people_are_told_why_nothing_can_be_read(looking: Looking) -> None:
+def test_the_page_shows_the_reason_when_nothing_can_be_read(looking: Looking) -> None:
     with pytest.raises(AssertionError, match='RNTuple "none"'):
         looking.open("/lhc.fed/@7/run7.root", "none")
     with pytest.raises(AssertionError, match="the server answered 404"):

@@ -194,7 +194,7 @@ def test_numbers_that_no_member_has_stay_numbers() -> None:
         ({"of": {"optional": "int64"}, "is": "datetime"}, "int64 | None"),
     ],
 )
-def test_a_meaning_that_is_not_known_leaves_what_is_stored(
+def test_an_unknown_meaning_leaves_stored_values(
     fed: fb.Federation, meaning: dict[str, Any], stored: str
 ) -> None:
     form = {"name": "Later", "fields": [{"name": "x", "type": {"meaning": meaning}}]}

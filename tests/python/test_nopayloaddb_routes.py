@@ -300,7 +300,7 @@ def test_series_of_the_federation_are_types_and_their_values_have_addresses(
         ("GET", "timeout", None, 404, "there is no route"),
     ],
 )
-def test_error_says_what_is_wrong(
+def test_refused_requests_have_a_status_and_a_reason(
     ask: Requests, method: str, path: str, body: object, status: int, reason: str
 ) -> None:
     found, detail = ask.refused(method, path, body)

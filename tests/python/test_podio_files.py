@@ -250,7 +250,7 @@ def test_files_of_one_model_go_together(fed: fb.Federation, tmp_path: Path) -> N
         ({"aliases": {"a": "nHits"}}, "no computed columns"),
     ],
 )
-def test_what_podio_has_no_place_for_is_refused(
+def test_export_refuses_fields_that_podio_cannot_store(
     fed: fb.Federation, tmp_path: Path, options: dict[str, Any], reason: str
 ) -> None:
     store(fed, [metadata()], Mine=list_of("float32"))

@@ -74,7 +74,7 @@ def test_a_pooler_may_stand_between(postgres: Postgres, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("victim", ["writer", "postgresql"])
-def test_what_was_acknowledged_survives(postgres: Postgres, tmp_path: Path, victim: str) -> None:
+def test_acknowledged_commits_survive_a_kill(postgres: Postgres, tmp_path: Path, victim: str) -> None:
     with fb.create(tmp_path / "lhc.fed", catalogue=postgres.url()) as fed:
         with fed.transaction() as txn:
             txn.database("run7", create=True).container("hits", Hit, create=True)
@@ -130,7 +130,9 @@ def test_the_catalogue_of_a_served_federation_moves_and_clients_go_on(
         assert (report.rows, report.origin) == (0, report.place)
 
 
-def test_what_a_catalogue_in_postgresql_lacks_is_refused(postgres: Postgres, tmp_path: Path) -> None:
+def test_unsupported_operations_on_a_postgresql_catalogue_are_refused(
+    postgres: Postgres, tmp_path: Path
+) -> None:
     with fb.create(tmp_path / "lhc.fed", catalogue=postgres.url()) as fed:
         with pytest.raises(fb.UnsupportedError, match="pg_dump"):
             fed.backup(tmp_path / "backup")

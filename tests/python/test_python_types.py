@@ -224,7 +224,7 @@ def test_statistics_of_times_leave_entries_out(runs: fb.View) -> None:
     assert "5 of 5 entries" in str(runs.explain("number", where="begun > '2030-01-01'"))
 
 
-def test_objects_are_found_and_updated_by_such_values(fed: fb.Federation, runs: fb.View) -> None:
+def test_objects_are_found_and_updated_by_python_values(fed: fb.Federation, runs: fb.View) -> None:
     with fed.transaction() as txn:
         container = txn.database("book").container("runs")
         container.create_index("by_begin", "begun", unique=True)
@@ -367,7 +367,7 @@ print(found.quality, found.detector, found.triggers.value, found.begun, sorted(m
     )
 
 
-def test_notebooks_show_such_values(runs: fb.View) -> None:
+def test_notebooks_show_python_values(runs: fb.View) -> None:
     page = runs._repr_html_()
     assert "2026-11-27 09:03:00+00:00" in page
     assert "Quality.PERFECT" in page
@@ -430,7 +430,7 @@ print(types, ups.GetValue(), beams.GetValue())
     assert done.stdout == f"{types} 10.0 12.5\n"
 
 
-def test_commands_show_such_values(
+def test_commands_show_python_values(
     fed: fb.Federation, runs: fb.View, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["cat", fed.path, "book/runs", "--json"]) == 0

@@ -93,7 +93,7 @@ def test_a_copy_is_served_and_followed(leader: tuple[fb.Federation, fb.Server], 
                 put(remote, "run1/hits", 1)
 
 
-def test_what_a_reader_of_the_copy_has_pinned_stays(
+def test_a_snapshot_pinned_at_the_copy_stays_readable(
     leader: tuple[fb.Federation, fb.Server], tmp_path: Path
 ) -> None:
     fed, server = leader

@@ -216,7 +216,7 @@ def test_a_copy_with_another_history_is_left_out(copies: Copies) -> None:
     assert fb.conditions([copies.urls[1], copies.urls[0]])["tpc/gain"].at(500).value == 1.0
 
 
-def test_copies_that_go_on_differently_are_told_apart_without_a_snapshot(copies: Copies) -> None:
+def test_copies_with_different_histories_are_distinguished_without_a_snapshot(copies: Copies) -> None:
     """Both had been admitted; then each has a second commit of its own."""
     with fb.open(copies.urls[:2], timeout=6.0) as fed:
         assert fed.head() == 1

@@ -88,7 +88,7 @@ def test_a_database_is_written_at_its_home_alone(postgres: Postgres, tmp_path: P
             assert len(fed["local/hits"]) == 5
 
 
-def test_the_rest_goes_on_while_a_server_is_away(
+def test_databases_of_other_servers_are_usable_while_one_is_offline(
     postgres: Postgres, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Sites(postgres, tmp_path, ["one", "two"]) as (one, two):

@@ -39,7 +39,7 @@ def test_a_leak_below_the_noise_is_found() -> None:
     assert "memory: grows" in str(trend)
 
 
-def test_what_is_flat_passes_with_warm_up_outliers_and_steps_down() -> None:
+def test_flat_series_pass_with_warm_up_outliers_and_steps_down() -> None:
     flat = 100.0 + noise(900, 10.0)
     flat[:200] -= np.linspace(90.0, 0.0, 200)
     flat[::10] += 500.0
@@ -58,7 +58,7 @@ def test_lives_of_a_server_are_looked_at_one_by_one() -> None:
     assert trend_of(memory(leaking + noise(900, 1.0), lives), 20.0).verdict == "grows"
 
 
-def test_a_run_that_is_too_short_tells_nothing() -> None:
+def test_a_short_run_has_no_verdict() -> None:
     assert trend_of(memory(np.linspace(0.0, 100.0, 15)), 20.0).verdict == "short"
     assert trend_of(memory(np.empty(0)), 20.0).verdict == "short"
     assert trend_of(memory(np.linspace(0.0, 100.0, 60)), 20.0).verdict == "short"

@@ -99,7 +99,7 @@ def holders(fed: fb.Federation, name: str) -> list[str]:
     return [pin.holder for pin in fed.where(name)[0].pins]
 
 
-def test_what_is_staged_stays_until_it_is_released(fed: fb.Federation) -> None:
+def test_staged_files_stay_until_they_are_released(fed: fb.Federation) -> None:
     with serving(fed) as server:
         request = begun(server, wanted())
         assert holders(fed, "run7") == [f"stage request {request}"], "it is pinned while it waits"

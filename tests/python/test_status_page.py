@@ -164,7 +164,7 @@ def test_people_see_copies_and_how_far_they_are_behind(tmp_path: Path) -> None:
     )
 
 
-def test_what_a_cache_keeps_is_not_for_everybody(tmp_path: Path) -> None:
+def test_the_list_of_cached_files_needs_rights(tmp_path: Path) -> None:
     cache = fb.serve(
         tmp_path, cache_of="root://127.0.0.1:1//data", port=0, address="127.0.0.1", anonymous="nothing"
     )
@@ -200,7 +200,7 @@ def test_people_see_who_waits_for_whom(tmp_path: Path) -> None:
     assert "does not wait" in shown
 
 
-def test_people_see_what_to_do_something_about(tmp_path: Path) -> None:
+def test_alerts_appear_on_the_status_page(tmp_path: Path) -> None:
     config = tmp_path / "few.toml"
     config.write_text("limits.drain_seconds = 0\nlimits.connections = 100\n")
     with fb.serve(tmp_path, port=0, address="127.0.0.1", config=config) as server, ExitStack() as stack:

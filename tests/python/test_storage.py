@@ -71,7 +71,7 @@ def test_links_lead_to_databases_that_come_back(tmp_path: Path) -> None:
     assert fb.open(fed.path)["tags/tags"][0].point.x == VALUES[7]
 
 
-def test_what_needs_the_file_says_so(tmp_path: Path) -> None:
+def test_operations_on_the_file_require_staging(tmp_path: Path) -> None:
     fed = fill(tmp_path / "lhc.fed", "run7", entries=1000)
     folder_store(fed)
     fed.migrate("run7", "mirror")

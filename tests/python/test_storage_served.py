@@ -112,7 +112,7 @@ def test_xrootds_clients_wait_and_then_read(
     assert fed.where("run7")[0].state == "both"
 
 
-def test_what_a_snapshot_shows_is_prepared_under_its_old_name(
+def test_a_database_of_a_snapshot_is_prepared_under_its_old_name(
     served: tuple[fb.Federation, fb.Server, Path],
 ) -> None:
     fed, server, _ = served
@@ -149,7 +149,7 @@ def test_our_client_and_uproot_wait_and_then_read(served: tuple[fb.Federation, f
     assert float(done.split()[1]) >= 2
 
 
-def test_over_http_a_client_is_told_when_to_come_again(
+def test_http_answers_503_with_retry_after_while_a_file_is_staged(
     served: tuple[fb.Federation, fb.Server, Path], tmp_path: Path
 ) -> None:
     fed, server, _ = served
@@ -197,7 +197,7 @@ def ask(server: Listening, method: str, path: str, body: Any = None) -> tuple[in
         return answer.status, json.loads(text) if text else None
 
 
-def test_the_tape_api_stages_and_tells(served: tuple[fb.Federation, fb.Server, Path]) -> None:
+def test_the_tape_api_stages_and_reports(served: tuple[fb.Federation, fb.Server, Path]) -> None:
     fed, server, _ = served
     leave(fed, "run6", "run7")
     code, found = ask(server, "GET", "/.well-known/wlcg-tape-rest-api")
@@ -314,7 +314,7 @@ def order_of(told: dict[str, Any]) -> list[str]:
     return [recall["path"].removeprefix("/lhc.fed/").removesuffix(".root") for recall in told["recalls"]]
 
 
-def test_what_would_miss_its_deadline_comes_first_through_a_cache_too(tmp_path: Path) -> None:
+def test_a_file_near_its_deadline_is_staged_first_through_a_cache(tmp_path: Path) -> None:
     hints = {
         "run6": "",
         "run7": "fb.deadline=90000000",

@@ -95,7 +95,7 @@ def test_a_server_that_hangs_has_lost_nothing(site: DataServer, tmp_path: Path) 
         ("open:2+=wait:900", fb.UnavailableError, "900 s"),
     ],
 )
-def test_what_a_server_refuses_is_told(
+def test_refusals_of_a_server_raise_its_reason(
     fault: str, error: type[fb.FemtobarnError], text: str, tmp_path: Path
 ) -> None:
     fed = fill(tmp_path / "lhc.fed", "run7", entries=1000)

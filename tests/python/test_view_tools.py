@@ -65,7 +65,7 @@ def _key(row: dict[str, Any], keys: tuple[str, ...], descending: bool) -> list[t
     ("keys", "told"),
     [((), "such as sort_by"), (("muons",), "has members, which"), (("muons.pt",), "has several values")],
 )
-def test_what_has_no_order_is_refused(runs: fb.Federation, keys: tuple[str, ...], told: str) -> None:
+def test_sorting_by_unordered_keys_is_refused(runs: fb.Federation, keys: tuple[str, ...], told: str) -> None:
     with pytest.raises(fb.InvalidError, match=told):
         runs["run1/events"].sort_by(*keys)
 

@@ -170,6 +170,8 @@ def not_for_each(events: ak.Array) -> Any:
         (lambda ev: np.array([True]), "has several values per entry"),
     ],
 )
-def test_what_cannot_be_is_refused(events: fb.View, function: Callable[[Any], Any], reason: str) -> None:
+def test_functions_that_cannot_be_conditions_are_refused(
+    events: fb.View, function: Callable[[Any], Any], reason: str
+) -> None:
     with pytest.raises(fb.InvalidError, match=reason):
         events.arrays("run", where=function)

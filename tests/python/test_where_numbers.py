@@ -100,7 +100,7 @@ def test_functions_in_terms_take_real_numbers_as_others_do() -> None:
     assert selection.evaluate(columns, 6).tolist() == by_numpy(text)
 
 
-def test_what_a_later_part_needs_is_read_only_near_entries_that_meet_those_before(tmp_path: Path) -> None:
+def test_later_parts_of_a_condition_are_read_only_near_entries_that_meet_earlier_ones(tmp_path: Path) -> None:
     """The texts of the container are damaged, so that reading them fails."""
     fed = fb.create(tmp_path / "lhc.fed")
     fields: list[Any] = [{"name": "n", "type": "int32"}, {"name": "tag", "type": "string"}]
