@@ -1,7 +1,7 @@
-//! The explorer: visits every state of a model, in the order of its distance from the beginning.
+//! The explorer: visits every state of a model, in the order of its distance from the initial state.
 //!
-//! 1. Each state is visited once, and compared as a whole, not by a hash.
-//! 2. A counterexample is as short as any.
+//! 1. Each state is visited once; states are compared by value, not by a hash.
+//! 2. No counterexample is shorter than the one that is found.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::{self, Debug, Display};
@@ -9,14 +9,15 @@ use std::hash::Hash;
 use std::rc::Rc;
 
 /// A protocol as states and steps between them. Loss and delay of a message need no step of their own: a message that
-/// is on its way may arrive after any other step, or never.
+/// is under way may arrive after any other step, or never.
 pub trait Model {
-    /// All that the participants, their disks and the network know, and what an invariant compares it with.
+    /// The knowledge of all participants, their disks and the network, and the history that an invariant compares it
+    /// with.
     type State: Clone + Eq + Hash + Debug;
-    /// What happens between two states.
+    /// A step between two states.
     type Transition: Copy + Debug;
 
-    /// The state in which everything begins.
+    /// The initial state.
     fn beginning(&self) -> Self::State;
 
     /// Adds all steps that are possible in a state, each with the state after it.
@@ -25,35 +26,36 @@ pub trait Model {
     /// The invariant that a state violates, if any.
     fn violated(&self, state: &Self::State) -> Option<&'static str>;
 
-    /// What is reached in a state, of that which a test wants to be reachable.
+    /// Notes the milestones that a state reaches; a test lists those that have to be reachable.
     fn reached(&self, state: &Self::State, note: &mut dyn FnMut(&'static str));
 }
 
-/// What an exploration found.
+/// The result of an exploration.
 #[derive(Debug)]
 pub struct Explored<M: Model> {
     /// The number of states; up to the first that violates an invariant.
     pub states: usize,
     /// Steps from the beginning to the farthest state.
     pub depth: usize,
-    /// All that was reached.
+    /// All milestones that were reached.
     pub reached: BTreeSet<&'static str>,
-    /// The first state that violates an invariant, and how it came to it.
+    /// The first state that violates an invariant, and the steps to it.
     pub counterexample: Option<Counterexample<M>>,
 }
 
-/// A way to a state that violates an invariant.
+/// A path to a state that violates an invariant.
 #[derive(Debug)]
 pub struct Counterexample<M: Model> {
     /// The invariant.
     pub invariant: &'static str,
-    /// The steps that lead there.
+    /// The steps from the initial state.
     pub steps: Vec<M::Transition>,
     /// The state.
     pub state: M::State,
 }
 
-/// A state that is known, the number of that before it, the step between the two, and its distance from the beginning.
+/// A visited state: its value, the number of its predecessor, the step between the two, and its distance from the
+/// initial state.
 struct KnownState<M: Model> {
     state: Rc<M::State>,
     before: usize,
@@ -101,7 +103,7 @@ pub fn explore<M: Model>(model: &M, most: usize) -> Explored<M> {
     Explored { states: known.len(), depth, reached, counterexample: None }
 }
 
-/// The steps from the beginning to a state.
+/// The steps from the initial state to a state.
 fn steps_to<M: Model>(known: &[KnownState<M>], mut number: usize) -> Vec<M::Transition> {
     let mut steps = vec![];
     while let Some(step) = known[number].step {

@@ -1,39 +1,39 @@
-//! A writer that has lost its lock commits nothing: fences of homes, taking over, and a program that locks in the
-//! folder of a server which has ended.
+//! A writer that has lost its lock commits nothing: fences of homes, takeovers, and a program that locks in the folder
+//! of a server which has ended.
 //!
-//! Two servers share a disk. Two clients lock its only database exclusively, as they do to vacuum, seal or move it:
-//! no version check would notice what another writer did in between. Each commit is sent to the home and to another
-//! server. The faults: leases end, clients fall silent, requests and commits are late, servers end and start again.
-//! That nobody takes over before a server knows that its lease is over, [`leases`](crate::leases) shows.
+//! Two servers share a disk. Two clients lock its only database exclusively, as for vacuum, seal or a move, so no
+//! version check would notice the changes of another writer in between. Each commit is sent to the home and to another
+//! server. The faults: leases end, clients fall silent, requests and commits are late, servers end and restart. The
+//! model [`leases`](crate::leases) proves that no server takes over before the other one knows that its lease is over.
 //!
 //! The code: `femtobarn-catalog/src/local/{servers,home_check,target_names}.rs`, `locks/presence.rs`, and
 //! `femtobarn-server/src/logical/catalogue/{site,homes,lease,reacquisition}.rs`.
 
 use crate::explorer::Model;
 
-/// Epochs of a server or of the home at most, and commits.
+/// Limits: epochs of a server or of the home, and commits.
 const EPOCHS_MAX: u8 = 3;
 const COMMITS_MAX: u8 = 2;
 
-/// What the code does against a fault.
+/// A measure of the code against a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HomesGuard {
     /// A server that joins begins an epoch.
     EpochAtJoin,
-    /// Taking over begins an epoch of the home and of the server that had it.
+    /// A takeover begins an epoch of the home and of the server that lost it.
     EpochsAtTakeOver,
     /// Locks that were granted in an earlier epoch of a server are lost.
     LocksOfEpoch,
-    /// The home's epoch is raised before a lock is freed whose client fell silent.
+    /// The home's epoch is raised before the lock of a silent client is freed.
     FencesBeforeFreeing,
-    /// A program in the folder of a server that has ended raises it, too.
+    /// A program in the folder of a server that has ended raises the epoch, too.
     ProgramFences,
-    /// A lock is taken again only if nobody committed in between.
+    /// A lock is reacquired only if nobody committed in between.
     ReacquiresUnchanged,
 }
 
 impl HomesGuard {
-    /// All of them.
+    /// All guards.
     pub const ALL: [Self; 6] = [
         Self::EpochAtJoin,
         Self::EpochsAtTakeOver,
@@ -44,17 +44,17 @@ impl HomesGuard {
     ];
 }
 
-/// The model, as the code is or without one of its guards.
+/// The model, of the code as it is or without one of its guards.
 #[derive(Debug, Default)]
 pub struct Homes {
-    /// Whether locks in the kernel reach all machines that see the disk, and a program runs in the folder there. Else
+    /// Whether kernel locks reach all machines that mount the disk, and a program runs in the folder there. Otherwise
     /// fences and leases have to suffice.
     pub has_kernel_locks: bool,
-    /// The guard that is left out.
+    /// The guard that is switched off.
     pub without: Option<HomesGuard>,
 }
 
-/// What happens.
+/// A step of the model.
 #[derive(Clone, Copy, Debug)]
 pub enum HomesStep {
     /// The lease of a server is over, by its own clock and by that of the catalogue.
@@ -63,19 +63,19 @@ pub enum HomesStep {
     Renew(usize),
     /// A server takes over from the other one.
     TakeOver(usize),
-    /// A server looks where the database is.
+    /// A server looks up where the database is.
     LookForHome(usize),
     /// A server's process ends.
     End(usize),
-    /// It is started again.
+    /// The server is restarted.
     Start(usize),
     /// A client locks the database at a server.
     Lock(usize, usize),
-    /// It has its lock again, at a server that was started again.
+    /// A client reacquires its lock at a server that was restarted.
     LockAgain(usize, usize),
-    /// It sends its commit to another server.
+    /// A client sends its commit to another server.
     SendElsewhere(usize),
-    /// It sends its commit to the home, which queues it.
+    /// A client sends its commit to the home, which queues it.
     SendHome(usize),
     /// The catalogue applies a commit, or refuses it, at another server.
     ApplyElsewhere(usize),
@@ -87,15 +87,15 @@ pub enum HomesStep {
     EndSession(usize),
     /// A program locks the database in the folder.
     LockInFolder,
-    /// It fences off servers that have ended.
+    /// The program fences off servers that have ended.
     FenceInFolder,
-    /// It commits.
+    /// The program commits.
     CommitInFolder,
-    /// It frees its lock.
+    /// The program frees its lock.
     UnlockInFolder,
 }
 
-/// The right to write: a server, and its epoch and that of the home.
+/// The right to write: a server, its epoch, and the epoch of the home.
 type Right = (usize, u8, u8);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -105,21 +105,22 @@ struct HomeServer {
     has_lease: bool,
     /// The epoch of the home, if it knows that it is the home.
     home: Option<u8>,
-    /// The client that has the lock in its table.
+    /// The client that holds the lock in the server's table.
     holder: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct WritingClient {
-    /// The right that it was granted, while it takes the lock for its own.
+    /// The right that the client was granted, while it believes that it holds the lock.
     right: Option<Right>,
-    /// The commits that it has seen under its lock.
+    /// The number of commits that it has seen under its lock.
     seen: u8,
     elsewhere: Option<Right>,
     at_home: Option<Right>,
 }
 
-/// A program in the folder: the commits that it has seen, and whether it has fenced off servers that have ended.
+/// A program in the folder: the number of commits that it has seen, and whether it has fenced off servers that have
+/// ended.
 type Program = Option<(u8, bool)>;
 
 /// A state of the model.
@@ -130,7 +131,7 @@ pub struct HomesState {
     home: usize,
     home_epoch: u8,
     commits: u8,
-    // Everybody else.
+    // All other participants.
     servers: [HomeServer; 2],
     clients: [WritingClient; 2],
     program: Program,
@@ -143,13 +144,13 @@ impl HomesState {
         self.home == server && self.epochs[server] == epoch && self.home_epoch == home_epoch
     }
 
-    /// Publishes what a writer did that has seen so many commits.
+    /// Publishes the commit of a writer that has seen this number of commits.
     fn publish(&mut self, seen: u8) {
         self.has_overtaken |= seen != self.commits;
         self.commits += 1;
     }
 
-    /// Whether nobody has the database's lock in the kernel.
+    /// Whether no participant holds the database's kernel lock.
     fn is_free_in_kernel(&self) -> bool {
         self.program.is_none() && self.servers.iter().all(|server| server.holder.is_none())
     }
@@ -272,7 +273,7 @@ impl Homes {
             let applied = with(&|after, client| {
                 if after.admits(right) {
                     after.publish(client.seen);
-                    // It is published once.
+                    // The commit is published once.
                     (client.elsewhere, client.at_home) = (None, None);
                     client.seen = after.commits;
                 } else if is_home {
@@ -291,7 +292,7 @@ impl Homes {
         }
     }
 
-    /// The steps of a client that takes the lock for its own.
+    /// The steps of a client that believes that it holds the lock.
     fn sending_steps(
         &self,
         state: &HomesState,
@@ -314,7 +315,7 @@ impl Homes {
             add(HomesStep::SendElsewhere(number), sent);
         }
         if client.at_home.is_none() && holds && server.has_lease && is_valid {
-            // It shows the newest epoch of the home.
+            // The client shows the newest epoch of the home.
             let newest = (at, server.epoch, server.home.unwrap_or(0));
             add(HomesStep::SendHome(number), with(&|_, client| client.at_home = Some(newest)));
         }
@@ -359,7 +360,7 @@ impl Homes {
             return;
         };
         if !has_fenced {
-            // A server is seen in the folder once it has joined.
+            // A server is visible in the folder once it has joined.
             let is_seen = state.servers[state.home].epoch > 0;
             after.home_epoch += u8::from(!is_seen);
             after.program = Some((state.commits, true));

@@ -1,9 +1,9 @@
-//! A server relies on its lease only while no other server can have taken its databases over: leases by two clocks,
-//! and their end.
+//! A server relies on its lease only while no other server can have taken its databases over: leases measured by two
+//! clocks, and their end.
 //!
-//! Two servers share a disk, and the first is the home of its only database. The faults: the clock of a server is
-//! slower than that of the catalogue by a quarter, answers of the catalogue are late, servers end, start again, or
-//! leave while a renewal is under way.
+//! Two servers share a disk, and the first is the home of its only database. The faults: a server's clock is slower
+//! than the catalogue's by a quarter, answers of the catalogue are late, and servers end, restart, or leave while a
+//! renewal is under way.
 //!
 //! The code: `femtobarn-catalog/src/local/servers.rs` and `femtobarn-server/src/logical/catalogue/site.rs`.
 
@@ -14,23 +14,23 @@ const LEASE: u8 = 3;
 /// Epochs of each server at most.
 const EPOCHS_MAX: [u8; 2] = [3, 2];
 
-/// What the code does against a fault.
+/// A measure of the code against a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeasesGuard {
-    /// A server takes its lease to end a quarter earlier.
+    /// A server assumes that its lease ends a quarter earlier.
     EndsEarlier,
-    /// It counts from when it asked for the lease, not from the answer.
+    /// A server counts its lease from the request, not from the answer.
     CountsFromQuestion,
-    /// Taking over begins an epoch of the server whose lease is over, which therefore does not renew it.
+    /// A takeover begins an epoch of the server whose lease is over, so that this server cannot renew it.
     EpochAtTakeOver,
-    /// A server forgets what it is the home of when it joins again.
+    /// A server forgets its homes when it joins again.
     ForgetsAtJoin,
-    /// A server that leaves takes no lease from a late answer.
+    /// A server that is leaving ignores a late grant of a lease.
     LeavesForGood,
 }
 
 impl LeasesGuard {
-    /// All of them.
+    /// All guards.
     pub const ALL: [Self; 5] = [
         Self::EndsEarlier,
         Self::CountsFromQuestion,
@@ -40,41 +40,41 @@ impl LeasesGuard {
     ];
 }
 
-/// The model, as the code is or without one of its guards.
+/// The model, of the code as it is or without one of its guards.
 #[derive(Debug, Default)]
 pub struct Leases {
-    /// The guard that is left out.
+    /// The guard that is switched off.
     pub without: Option<LeasesGuard>,
 }
 
-/// What happens.
+/// A step of the model.
 #[derive(Clone, Copy, Debug)]
 pub enum LeasesStep {
     /// Time passes; the clocks of some servers may stand still.
     Tick([bool; 2]),
     /// A server asks the catalogue to renew its lease, or to let it join.
     AskForLease(usize),
-    /// The catalogue does so.
+    /// The catalogue renews the lease, or lets the server join.
     GrantLease(usize),
-    /// The server gets the answer.
+    /// The server receives the answer.
     TakeLease(usize),
     /// A server takes over from the other one.
     TakeOver(usize),
-    /// A server looks where the database is, and finds it here.
+    /// A server looks up where the database is, and finds that it is the home.
     LookForHome(usize),
     /// A server begins to leave.
     BeginToLeave(usize),
-    /// The catalogue has it leave.
+    /// The catalogue records that the server has left.
     Leave(usize),
     /// A server's process ends.
     End(usize),
-    /// It is started again.
+    /// The server is restarted.
     Start(usize),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Renewal {
-    /// Ticks that are left of the lease by the server's clock, and whether that may still be slow in this lease.
+    /// Remaining ticks of the lease by the server's clock, and whether that clock may still be slow during this lease.
     left: u8,
     may_be_slow: bool,
     /// The epoch, once the catalogue has granted the lease.
@@ -86,7 +86,7 @@ struct LeasedServer {
     is_up: bool,
     is_leaving: bool,
     epoch: u8,
-    /// As of a renewal.
+    /// The same fields as those of a renewal.
     left: u8,
     may_be_slow: bool,
     /// Whether it knows that it is the home.
@@ -101,7 +101,7 @@ pub struct LeasesState {
     epochs: [u8; 2],
     leases: [u8; 2],
     home: usize,
-    // Everybody else.
+    // All other participants.
     servers: [LeasedServer; 2],
 }
 
@@ -110,7 +110,7 @@ impl Leases {
         self.without != Some(guard)
     }
 
-    /// Ticks of a server's clock for which it relies on a lease.
+    /// Ticks of a server's clock during which it relies on a lease.
     fn reliance(&self) -> u8 {
         if self.has(LeasesGuard::EndsEarlier) { LEASE - 1 } else { LEASE }
     }

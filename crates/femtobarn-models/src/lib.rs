@@ -1,5 +1,5 @@
-//! Models of the protocols that Femtobarn's invariants rest on, small enough to be explored as a whole. It has
-//! nothing for users.
+//! Models of the protocols on which Femtobarn's invariants rest, small enough to be explored exhaustively. Users need
+//! nothing of this crate.
 //!
 //! | module | protocol | invariants of ARCHITECTURE.md |
 //! |---|---|---|
@@ -10,9 +10,9 @@
 //! | [`succession`] | a copy follows its leader, and is promoted | 7 |
 //! | [`residence`] | copies of a sealed file in stores, eviction and staging | 6 |
 //!
-//! Each model has what its participants know, the steps that the code takes, and the faults that may strike between
-//! any two of them. A *guard* is what the code does against one of these; a model without one of its guards has to
-//! violate an invariant, else it would prove nothing about the guard.
+//! Each model consists of the knowledge of its participants, the steps that the code makes, and the faults that may
+//! strike between any two steps. A *guard* is a measure of the code against one of the faults. Without any one of its
+//! guards a model has to violate an invariant; otherwise it would prove nothing about that guard.
 
 pub mod explorer;
 pub mod homes;

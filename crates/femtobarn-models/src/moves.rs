@@ -1,10 +1,10 @@
-//! A database that moves to the disk of another server takes all commits with it.
+//! A database that moves to the disk of another server keeps all its commits.
 //!
 //! A move copies the file, locks the database at its home, completes the copy, and asks the home to hand the database
 //! over; the home compares the two files, changes the home in the catalogue, and removes its own file. Meanwhile
-//! clients commit at the home as soon as it is not locked. The faults: the session of the move falls silent, or its
-//! client frees the lock, in the middle of handing over; the server that copies ends before its copy is durable; the
-//! home is taken for lost, and another process takes its name while the first one, which is suspended, is about to
+//! clients commit at the home whenever the database is not locked. The faults: the session of the move falls silent, or
+//! its client frees the lock, during the hand-over; the server that copies ends before its copy is durable; the home
+//! counts as lost, and another process takes over its name while the first process, which is suspended, is about to
 //! change the home.
 //!
 //! The code: `femtobarn-server/src/logical/catalogue/{arrivals,site,write_permit}.rs` and
@@ -12,62 +12,62 @@
 
 use crate::explorer::Model;
 
-/// The home before the move, and the server to which it goes.
+/// The home before the move, and the destination.
 const OLD: usize = 0;
 const NEW: usize = 1;
-/// Commits, attempts to move the database, and epochs of the home, at most.
+/// Limits: commits, attempts to move the database, and epochs of the home.
 const COMMITS_MAX: u8 = 3;
 const ATTEMPTS_MAX: u8 = 2;
 const EPOCHS_MAX: u8 = 3;
 
-/// What the code does against a fault.
+/// A measure of the code against a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MovesGuard {
     /// The copy is durable before the database is handed over.
     SyncsFirst,
-    /// The home compares the files.
+    /// The home compares the two files.
     Compares,
-    /// Handing over is a write of the session: the lock is not free before it has ended.
+    /// The hand-over is a write of the session: the lock is not freed before it has ended.
     HoldsUntilEnd,
     /// The home changes only if its server still has the epoch in which the database was locked.
     EpochOfServer,
 }
 
 impl MovesGuard {
-    /// All of them.
+    /// All guards.
     pub const ALL: [Self; 4] =
         [Self::SyncsFirst, Self::Compares, Self::HoldsUntilEnd, Self::EpochOfServer];
 }
 
-/// The model, as the code is or without one of its guards.
+/// The model, of the code as it is or without one of its guards.
 #[derive(Debug, Default)]
 pub struct Moves {
-    /// The guard that is left out.
+    /// The guard that is switched off.
     pub without: Option<MovesGuard>,
 }
 
-/// What happens.
+/// A step of the model.
 #[derive(Clone, Copy, Debug)]
 pub enum MovesStep {
     /// A client locks the database at its home, commits, and frees the lock.
     Commit,
-    /// The move copies the file.
+    /// The moving server copies the file.
     Copy,
-    /// It locks the database at its home.
+    /// The moving server locks the database at its home.
     Lock,
-    /// It completes the copy.
+    /// The moving server completes the copy.
     Complete,
-    /// It makes the copy durable.
+    /// The moving server makes the copy durable.
     Sync,
-    /// It asks the home to hand over.
+    /// The moving server asks the home to hand the database over.
     Ask,
-    /// A client does so that has not completed a copy.
+    /// A client without a complete copy asks the home to hand the database over.
     AskWithoutCopy,
     /// The home compares the two files.
     Compare,
-    /// It changes the home in the catalogue.
+    /// The home changes the home in the catalogue.
     SetHome,
-    /// It removes its own file.
+    /// The home removes its own file.
     Remove,
     /// The client of the move frees its lock.
     Unlock,
@@ -75,21 +75,21 @@ pub enum MovesStep {
     EndSession,
     /// The server that copies ends, and starts again.
     EndNew,
-    /// A process takes the name of the home, whose own is suspended.
+    /// Another process takes over the name of the home, whose process is suspended.
     ReplaceHome,
 }
 
-/// What the home does to hand the database over.
+/// A hand-over in progress at the home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct HandingOver {
-    /// The epoch of the server in which the database was locked, and that of the home as its process knows it.
+    /// The server's epoch in which the database was locked, and the home's epoch as its process knows it.
     locked: u8,
     home_epoch: u8,
     has_compared: bool,
     has_moved: bool,
-    /// Whether it is done by a process whose name another one has taken.
+    /// Whether its process is suspended and another one has taken over the name.
     is_suspended: bool,
-    /// Whether the lock is freed at its end.
+    /// Whether the lock is freed when the hand-over ends.
     frees: bool,
 }
 
@@ -101,10 +101,11 @@ pub struct MovesState {
     home: usize,
     home_epoch: u8,
     commits: u8,
-    /// The commits in the files of both servers; none if there is no file.
+    /// The commits in the files of both servers; `None` if there is no file.
     files: [Option<u8>; 2],
     is_durable: bool,
-    /// Whether the move has the lock in the table of the home's process, and whether it takes it for its own.
+    /// Whether the lock table of the home's process has the move's lock, and whether the move believes that it holds
+    /// it.
     is_locked: bool,
     has_lock: bool,
     is_complete: bool,
@@ -118,7 +119,7 @@ impl Moves {
         self.without != Some(guard)
     }
 
-    /// Frees the lock of the move, now or when the home has handed over.
+    /// Frees the lock of the move, at once or when the hand-over ends.
     fn free(&self, state: &mut MovesState) {
         state.has_lock = false;
         state.is_complete = false;
@@ -184,7 +185,7 @@ impl Moves {
         }
         add(MovesStep::Unlock, with(&|after| self.free(after)));
         let ended = with(&|after| {
-            // Its home, if it is the one that the session is with, fences it off.
+            // The home fences the silent session off, if the session was opened at this process.
             if after.is_locked {
                 after.home_epoch += 1;
                 if let Some(it) = &mut after.handing_over {
@@ -209,7 +210,7 @@ impl Moves {
         let mut after = state.clone();
         if !it.has_compared {
             let is_same = state.files[NEW] == state.files[OLD];
-            // A process that was suspended looks at its lease before.
+            // A process that was suspended checks its lease first.
             if it.is_suspended || !is_same && self.has(MovesGuard::Compares) {
                 end(&mut after);
             } else {
@@ -270,7 +271,7 @@ impl Model for Moves {
         if state.files[NEW].is_some() && !state.is_durable {
             let mut after = state.clone();
             after.files[NEW] = None;
-            // The locks of its sessions at the home stay until these end.
+            // The locks of its sessions at the home stay until the sessions end.
             after.is_complete = false;
             add(MovesStep::EndNew, after);
         }

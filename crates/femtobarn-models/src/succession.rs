@@ -1,35 +1,35 @@
-//! One leader of each generation takes changes, its followers copy its history, and a promotion loses no acknowledged
-//! commit, unless it is forced.
+//! One leader of each generation accepts changes, its followers copy its history, and a promotion that is not forced
+//! loses no acknowledged commit.
 //!
-//! A leader and two copies of it, either of which may be promoted: its promotion is recorded, the leader yields and
-//! tells its last commit, the copy takes what it lacks, and leads. The faults: processes end between any two steps,
-//! what they have written is lost if it was not synced, and the leader does not answer. An operator may repeat a
-//! promotion; force one if the leader does not answer, of a copy that has copied something since its leader began to
-//! lead, and no other copy is promoted before that leader is told; and make a leader that has yielded lead again,
-//! unless the promotion was completed, after ending it. Operators who force a promotion may forget to end it, but
-//! force no second one then.
+//! A leader has two copies, either of which may be promoted: the promotion is recorded, the leader yields and announces
+//! its last commit, the copy fetches the commits that it lacks, and leads. The faults: processes end between any two
+//! steps, unsynced writes are lost, and the leader does not answer. An operator may repeat a promotion; may force one
+//! if the leader does not answer, of a copy that has copied something since its leader began to lead, and no other copy
+//! is promoted before that leader is notified; and may make a leader that has yielded lead again, unless the promotion
+//! was completed, after ending the copy that was to be promoted. Operators who force a promotion may forget to end it,
+//! but force no second one then.
 //!
 //! The code: `femtobarn/src/replication`, and `femtobarn-catalog/src/local/{following,leading,role}.rs`.
 
 use crate::explorer::Model;
 
 const SITES: usize = 3;
-/// Commits and generations at most.
+/// Limits: commits and generations.
 const COMMITS_MAX: usize = 3;
 const GENERATIONS_MAX: u8 = 3;
 
-/// What the code does against a fault.
+/// A measure of the code against a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuccessionGuard {
     /// A follower publishes rows after their bytes are durable.
     BytesFirst,
     /// The leader yields before a copy leads.
     Yields,
-    /// The copy takes all that the leader had until it yielded.
+    /// The copy fetches all commits that the leader had when it yielded.
     TakesAll,
-    /// A leader that has yielded does so again only for the same promotion.
+    /// A leader that has yielded yields again only to the same promotion.
     KnowsPromotion,
-    /// A follower looks whether its newest commit is in the history of its leader.
+    /// A follower checks that its newest commit is in the history of its leader.
     ChecksHistory,
     /// A follower refuses a leader of an earlier generation than it has seen.
     ChecksGeneration,
@@ -38,7 +38,7 @@ pub enum SuccessionGuard {
 }
 
 impl SuccessionGuard {
-    /// All of them.
+    /// All guards.
     pub const ALL: [Self; 7] = [
         Self::BytesFirst,
         Self::Yields,
@@ -50,39 +50,39 @@ impl SuccessionGuard {
     ];
 }
 
-/// The model, as the code is or without one of its guards.
+/// The model, of the code as it is or without one of its guards.
 #[derive(Debug, Default)]
 pub struct Succession {
     /// Whether operators force promotions.
     pub is_forced: bool,
-    /// The guard that is left out.
+    /// The guard that is switched off.
     pub without: Option<SuccessionGuard>,
 }
 
-/// What happens.
+/// A step of the model.
 #[derive(Clone, Copy, Debug)]
 pub enum SuccessionStep {
     /// A user commits.
     Commit(usize),
     /// A follower reads a row of its leader, and copies its bytes.
     Copy(usize),
-    /// It makes them durable.
+    /// The follower makes the bytes durable.
     Sync(usize),
-    /// It publishes the row.
+    /// The follower publishes the row.
     Apply(usize),
     /// A copy begins to be promoted, or its promotion is repeated.
     Promote(usize),
-    /// Its leader yields, or refuses to.
+    /// The leader of the copy yields, or refuses to.
     Yield(usize),
-    /// It leads.
+    /// The copy leads.
     Lead(usize),
-    /// It leads, although its leader does not answer.
+    /// The copy leads, although its leader does not answer.
     Force(usize),
-    /// It tells the leader that it has left behind.
+    /// The new leader notifies the one that it left behind.
     Tell(usize),
     /// A leader that has yielded leads again.
     LeadAgain(usize),
-    /// A copy is to follow another leader.
+    /// A copy is made to follow another leader.
     Follow(usize, usize),
     /// The processes of a site end, with its machine.
     End(usize),
@@ -95,12 +95,12 @@ enum SiteRole {
     Yielded,
 }
 
-/// How far the process is that promotes a copy.
+/// The progress of the process that promotes a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum PromotionPhase {
     None,
     Begun(u8),
-    /// The leader has yielded to the generation, after so many commits.
+    /// The leader has yielded to this generation, after this number of commits.
     Yielded(u8, u8),
 }
 
@@ -108,15 +108,15 @@ enum PromotionPhase {
 struct FederationCopy {
     role: SiteRole,
     generation: u8,
-    /// The generation and the promotion to which it has yielded.
+    /// The generation and the promotion to which the site has yielded.
     successor: Option<(u8, usize)>,
-    /// The numbers of its commits, and of those whose bytes are durable.
+    /// The numbers of its commits, and of the commits whose bytes are durable.
     history: Vec<u8>,
     durable: u8,
-    /// A row that was read of the leader, with its generation, and whether its bytes are durable.
+    /// A row that was read from the leader, with its generation, and whether its bytes are durable.
     copied: Option<(u8, u8, bool)>,
     phase: PromotionPhase,
-    /// The leader that it has left behind.
+    /// The leader that the site left behind, until it is notified.
     untold: Option<usize>,
 }
 
@@ -124,7 +124,8 @@ struct FederationCopy {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SuccessionState {
     sites: [FederationCopy; SITES],
-    /// Of each commit, the one before it, where it was made, and whether it may be lost, as its leader was left behind.
+    /// Of each commit: its predecessor, the site that made it, and whether it may be lost because its leader was left
+    /// behind.
     before: Vec<(Option<u8>, usize)>,
     forced: Option<usize>,
     ends: u8,
@@ -210,7 +211,7 @@ impl Succession {
                 let begun = with(&|_, site| site.phase = PromotionPhase::Begun(generation));
                 add(SuccessionStep::Promote(at), begun);
                 let is_quiet = state.sites.iter().all(|site| site.phase == PromotionPhase::None);
-                // One that has yielded has been told, and another copy may be about to lead.
+                // A leader that has yielded has been notified, and another copy may be about to lead.
                 let leader = &state.sites[of];
                 let has_seen = leader.generation <= site.generation;
                 if self.is_forced && is_quiet && has_seen && leader.role == SiteRole::Leads {
@@ -243,7 +244,7 @@ impl Succession {
         }
     }
 
-    /// Has a site yield to a promotion; the number of its commits, or none if it refuses.
+    /// Makes a site yield to a promotion; returns the number of its commits, or `None` if it refuses.
     fn yield_to(
         &self,
         site: &mut FederationCopy,
@@ -279,7 +280,7 @@ impl Succession {
         }
         after.clone_from(state);
         if let (SiteRole::Leads, Some(former)) = (site.role, site.untold) {
-            // The promotion, and the generation that has begun.
+            // The promotion, and the generation that it has begun.
             if self.yield_to(&mut after.sites[former], (site.generation, at)).is_some() {
                 after.sites[at].untold = None;
                 after.forced = None;
@@ -357,7 +358,7 @@ impl Model for Succession {
                 after.ends -= 1;
                 after.sites[at].copied = None;
                 after.sites[at].phase = PromotionPhase::None;
-                // Nobody else has the bytes of a row that was published first.
+                // No other site has the bytes of a row that was published before them.
                 add(SuccessionStep::End(at), after);
             }
         }

@@ -24,7 +24,7 @@ impl Publication {
         if !client.has_begun && home.is_up {
             add(PublishingStep::Begin(number), begin(state, number));
         }
-        // The other one has sent its commit with that, and waits.
+        // The other client has sent its commit in the same step, and waits.
         if !client.has_begun || number == 1 {
             return;
         }
@@ -85,7 +85,7 @@ impl Publication {
             add(PublishingStep::GiveUp(number), with(&|client| client.told = Told::Refused));
         } else if client.refused.is_none() {
             let most = if self.is_alone { 2 } else { 3 };
-            // It asks the home first.
+            // The client asks the home first.
             for attempt in client.asked..if client.asked == 0 { 1 } else { most } {
                 let asked = with(&|client| {
                     client.asked = attempt + 1;
@@ -116,7 +116,7 @@ impl Publication {
         self.settling_steps(state, number, add);
     }
 
-    /// The steps of a client whose commit the entry has refused.
+    /// The steps of a client whose commit was refused at the entry.
     fn settling_steps(
         &self,
         state: &PublishingState,

@@ -1,9 +1,10 @@
-//! A transaction is published once, or not at all, and its client is told which, or that it is not known: the ways of
-//! a commit through the publisher of a home, and of the server to which the client turns when the home falls silent.
+//! A transaction is published at most once, and its client learns whether it was, or that this is unknown: the paths of
+//! a commit through the publisher of a home, and through the server to which the client turns when the home falls
+//! silent.
 //!
-//! Two clients begin transactions that write to one container. The first asks up to three times: twice at the home,
-//! and once at the entry of the federation, another server; the other client asks once. The faults: answers are lost,
-//! requests are late, a session falls silent, the home ends and starts again, and PostgreSQL does not tell whether a
+//! Two clients begin transactions that write to one container. The first asks up to three times: twice at the home, and
+//! once at the entry of the federation, another server; the other client asks once. The faults: answers are lost,
+//! requests are late, a session falls silent, the home ends and restarts, and PostgreSQL does not report whether a
 //! COMMIT succeeded.
 //!
 //! The code: `femtobarn-rpc/src/client/{calls,homes,ledger}.rs`,
@@ -17,30 +18,30 @@ use crate::explorer::Model;
 
 const HOME: usize = 0;
 const ENTRY: usize = 1;
-/// Faults in one history.
+/// Limit of the faults in one history.
 const FAULTS_MAX: u8 = 2;
 
-/// What the code does against a fault.
+/// A measure of the code against a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublishingGuard {
-    /// A commit follows the version that its transaction has seen.
+    /// A commit is applied only to the version that its transaction has seen.
     VersionCheck,
-    /// A commit that was sent before is looked for, before it is published and if it is refused.
+    /// A commit that was sent before is looked up, before it is published and also if it is refused.
     LookUp,
-    /// It is looked for under the lock of the catalogue, which a COMMIT has whose process has ended.
+    /// The look-up holds the lock of the catalogue, which a COMMIT whose process has ended may still hold.
     LookUpUnderLock,
-    /// If PostgreSQL's answer to a COMMIT is lost, the catalogue is asked.
+    /// If PostgreSQL's answer to a COMMIT is lost, the server asks the catalogue for the outcome.
     AskAfterLostAnswer,
-    /// What another server refuses is not known to be refused at the home.
+    /// A refusal by another server does not prove that the home refuses the commit, too.
     DoubtElsewhere,
-    /// Only if the database has another home does that doubt end, and then the commit is looked for once more.
+    /// That doubt ends only if the database has another home, and then the commit is looked up once more.
     LookUpAfterMove,
-    /// A server that has refused a commit which was sent again does not publish it when an earlier request comes late.
+    /// A server that has refused a repeated commit does not publish it when an earlier request arrives late.
     RefusedForGood,
 }
 
 impl PublishingGuard {
-    /// All of them.
+    /// All guards.
     pub const ALL: [Self; 7] = [
         Self::VersionCheck,
         Self::LookUp,
@@ -52,61 +53,61 @@ impl PublishingGuard {
     ];
 }
 
-/// The model, as the code is or without one of its guards.
+/// The model, of the code as it is or without one of its guards.
 #[derive(Debug, Default)]
 pub struct Publication {
     /// Whether the home is the only server: it has no epoch, and there is no entry.
     pub is_alone: bool,
-    /// The guard that is left out.
+    /// The guard that is switched off.
     pub without: Option<PublishingGuard>,
 }
 
-/// What happens.
+/// A step of the model.
 #[derive(Clone, Copy, Debug)]
 pub enum PublishingStep {
     /// A client begins a transaction: it locks the database at the home, and sees the newest version.
     Begin(usize),
-    /// A client asks for its commit, for the nth time.
+    /// A client sends the request for its commit, for the nth time.
     Ask(usize, usize),
-    /// A server takes the request of a client, or refuses it at once.
+    /// A server accepts the request of a client, or refuses it at once.
     Take(usize, usize),
-    /// The entry refuses a request because of a lock of its own that the client has lost.
+    /// The entry refuses a request because the client has lost one of the entry's own locks.
     RefuseAtEntry(usize),
-    /// A server looks for a commit that was sent before.
+    /// A server looks up a commit that was sent before.
     LookUp(usize, usize),
-    /// A server applies its queued commits and sends COMMIT, beginning with that of a client.
+    /// A server applies its queued commits and sends COMMIT; the commit of the given client is first.
     SendCommit(usize, usize),
-    /// PostgreSQL has committed, and the server knows.
+    /// PostgreSQL has committed, and the server knows it.
     Committed,
-    /// The connection to PostgreSQL is lost, whose transaction ends later.
+    /// The connection to PostgreSQL is lost; its transaction ends later.
     LoseConnection,
-    /// That transaction ends, committed or not.
+    /// The transaction of the lost connection ends, committed or not.
     EndLost(bool),
-    /// A server asks what has become of it.
+    /// A server asks the catalogue for the outcome of that transaction.
     AskCatalogue(usize),
-    /// A client takes an answer.
+    /// A client receives an answer.
     TakeAnswer(usize),
-    /// A client looks whether the home is another server, after the entry refused its commit.
+    /// After the entry refused its commit, a client checks whether the home is another server.
     LookForHome(usize),
-    /// It looks for the commit after that.
+    /// After that the client looks up the commit.
     LookForCommit(usize),
-    /// A client's patience is over.
+    /// A client gives up waiting.
     GiveUp(usize),
     /// A client frees its lock.
     Unlock(usize),
     /// A client's session falls silent and ends.
     EndSession(usize),
-    /// That of a client with another transaction does.
+    /// The session of a client with another transaction falls silent and ends.
     EndOtherSession,
-    /// It is opened again, and has its lock again, or has lost it.
+    /// The client's session is reopened, and has reacquired its lock or lost it.
     ReopenSession(usize, bool),
-    /// The transaction is run again after a refusal, and its session locks the database again.
+    /// The client runs its transaction again after a refusal, and its session locks the database again.
     RunAgain(usize),
     /// The home's process ends.
     EndHome,
-    /// It is started again.
+    /// The home is restarted.
     StartHome,
-    /// Another server takes over from it.
+    /// Another server takes over from the home.
     TakeOver,
 }
 
@@ -120,14 +121,14 @@ enum Told {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum SentRequest {
-    /// Not sent, or nothing that anybody waits for.
+    /// Not sent, or of no interest to any participant any more.
     None,
     OnItsWay,
     Waits,
     Answered(bool),
 }
 
-/// What becomes of a commit in a transaction of the catalogue.
+/// The outcome of a commit within a transaction of the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum GroupResult {
     Absent,
@@ -148,36 +149,37 @@ struct CommitInQueue {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PublishingServer {
     is_up: bool,
-    /// Its epoch, and that of the home, as it knows them.
+    /// The epochs of the server and of the home, as the server knows them.
     epochs: Epochs,
     queue: [Option<CommitInQueue>; 2],
-    /// The commits that were sent again, and that it has refused.
+    /// The repeated commits that the server has refused.
     refused: [bool; 2],
-    /// The transaction of which it does not know what PostgreSQL made.
+    /// The transaction whose outcome in PostgreSQL the server does not know.
     doubt: Option<[GroupResult; 2]>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct CommittingClient {
     has_begun: bool,
-    /// The version that it has seen, and the fence that it was granted then.
+    /// The version that the client has seen, and the fence that it was granted then.
     base: u8,
     fence: Epochs,
-    /// Whether the home has its session.
+    /// Whether the home has the client's session.
     has_session: bool,
-    /// The server's epoch in which that locked the database, while it holds it.
+    /// The server's epoch in which the session locked the database, while it holds the lock.
     holds: Option<u8>,
     /// Whether the client knows that the lock is lost.
     has_lost: bool,
-    /// Times that it has asked.
+    /// Number of requests that the client has sent.
     asked: usize,
     requests: [SentRequest; 3],
-    /// Whether the entry has refused its commit, and whether the home was another server then, if it has looked.
+    /// Whether the entry has refused its commit, and whether the home was another server then, once the client has
+    /// checked.
     refused: Option<Option<bool>>,
     told: Told,
 }
 
-/// The open transaction of the catalogue, which has its lock.
+/// The open transaction of the catalogue, which holds the catalogue's lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct CatalogueTransaction {
     by: usize,
@@ -220,7 +222,7 @@ impl PublishingState {
         }
     }
 
-    /// Forgets what nobody waits for.
+    /// Removes answers and requests that no participant waits for, so that equal states compare equal.
     fn tidy(mut self) -> Self {
         for client in &mut self.clients {
             if client.told != Told::Nothing {
@@ -250,7 +252,7 @@ impl Publication {
         self.without != Some(guard)
     }
 
-    /// Whether a commit can be looked for now.
+    /// Whether a commit can be looked up now.
     fn may_look(&self, state: &PublishingState) -> bool {
         state.open.is_none() || !self.has(PublishingGuard::LookUpUnderLock)
     }

@@ -6,7 +6,7 @@ use super::{
 };
 
 impl Publication {
-    /// What a server does with a request that arrives.
+    /// The steps of a server when a request arrives.
     pub(super) fn taking_steps(
         &self,
         state: &PublishingState,
@@ -93,7 +93,7 @@ impl Publication {
         }
     }
 
-    /// A transaction of the catalogue with the queued commits of a server, that of `first` before that of the other.
+    /// Applies the queued commits of a server in a transaction of the catalogue, that of `first` before the other one.
     fn apply(&self, state: &PublishingState, by: usize, first: usize) -> CatalogueTransaction {
         let (mut results, mut head) = ([GroupResult::Absent; 2], state.commits.len());
         for number in [first, 1 - first] {
@@ -191,7 +191,7 @@ impl Publication {
             for client in &mut after.clients {
                 (client.has_session, client.holds) = (false, None);
                 for request in &mut client.requests[..2] {
-                    // Its connections end with it.
+                    // The server's connections end with it.
                     if matches!(request, SentRequest::OnItsWay | SentRequest::Waits) {
                         *request = SentRequest::None;
                     }
@@ -199,7 +199,7 @@ impl Publication {
             }
             add(PublishingStep::EndHome, after.tidy());
         } else if !home.is_up && !state.has_moved && (state.open.is_none() || self.is_alone) {
-            // To join, it waits for the lock of the catalogue.
+            // To join, the server waits for the lock of the catalogue.
             after.epochs[0] += u8::from(!self.is_alone);
             after.servers[HOME].is_up = true;
             after.servers[HOME].epochs = after.epochs;

@@ -1,8 +1,9 @@
-//! The file of a sealed database leaves the disk when it can come back, and comes back as it was or not at all.
+//! The file of a sealed database leaves the disk only when it can be staged again, and is staged unchanged or not at
+//! all.
 //!
-//! Two processes copy the file to two stores, evict it, stage it, discard copies, and sweep stores; a reader opens
-//! it. The faults: processes end, and the machine, between any two steps; and a store loses an object, or changes its
-//! bytes, before the file leaves the disk. A store that does so afterwards is beyond any protocol with one copy.
+//! Two processes copy the file to two stores, evict it, stage it, discard copies, and sweep stores; a reader opens it.
+//! The faults: processes, and the machine, end between any two steps; and a store loses an object, or changes its
+//! bytes, before the file leaves the disk. No protocol with one copy can survive a store that does so afterwards.
 //!
 //! The code: `femtobarn-archive/src/keeping`, and `femtobarn-catalog/src/local/replicas.rs`.
 
@@ -10,35 +11,35 @@ mod process;
 
 use crate::explorer::Model;
 
-/// The stores, and the keys of objects in each of them.
+/// Numbers of stores, and of keys of objects in each store.
 const STORES: usize = 2;
 const KEYS: usize = 2;
 
-/// What the code does against a fault.
+/// A measure of the code against a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResidenceGuard {
-    /// Who moves the bytes of a database has its lock.
+    /// A process that moves the bytes of a database holds its lock.
     TakesLock,
     /// The stores are asked for the copies before the file is removed.
     AsksStores,
     /// A file is evicted only if a copy is complete.
     CopyIsComplete,
-    /// No process has the file open: the kernel has given a lease.
+    /// The kernel has granted a lease, so no process has the file open.
     TakesLease,
-    /// The catalogue says that the file is away before it is removed.
+    /// The catalogue records that the file is offline before it is removed.
     RecordsFirst,
     /// The last copy of a file that is not on the disk is not discarded.
     KeepsLastCopy,
-    /// A copy has a key that no copy had before.
+    /// A copy gets a key that no earlier copy had.
     NewKeys,
-    /// What comes back is compared with its checksum.
+    /// A staged file is compared with its checksum.
     Compares,
-    /// It is durable before it has its name.
+    /// A staged file is durable before it gets its name.
     SyncsFirst,
 }
 
 impl ResidenceGuard {
-    /// All of them.
+    /// All guards.
     pub const ALL: [Self; 9] = [
         Self::TakesLock,
         Self::AsksStores,
@@ -52,45 +53,45 @@ impl ResidenceGuard {
     ];
 }
 
-/// The model, as the code is or without one of its guards.
+/// The model, of the code as it is or without one of its guards.
 #[derive(Debug, Default)]
 pub struct SealedFile {
-    /// The guard that is left out.
+    /// The guard that is switched off.
     pub without: Option<ResidenceGuard>,
 }
 
-/// What happens: a step of a process, of a reader, or a fault.
+/// A step of a process or of a reader, or a fault.
 #[derive(Clone, Copy, Debug)]
 pub enum ResidenceStep {
     /// A process records that it copies the file to a store.
     BeginCopy(usize, usize),
-    /// It has put the copy there.
+    /// The process has put the copy there.
     Put(usize),
-    /// It records that the copy is complete.
+    /// The process records that the copy is complete.
     EndCopy(usize),
     /// A process is about to evict the file.
     BeginEviction(usize),
-    /// It asks the stores for the copies.
+    /// The process asks the stores for the copies.
     AskStores(usize),
-    /// It takes a lease of the kernel, or finds the file open.
+    /// The process takes a lease of the kernel, or finds the file open.
     Lease(usize),
-    /// It records that the file is away, or is refused.
+    /// The process records that the file is offline, or the catalogue refuses that.
     RecordEviction(usize),
-    /// It removes the file.
+    /// The process removes the file.
     Remove(usize),
     /// A process is about to stage the file.
     BeginStaging(usize),
-    /// It fetches the copy in a store.
+    /// The process fetches the copy in a store.
     Fetch(usize, usize),
-    /// It gives the file its name.
+    /// The process gives the file its name.
     Name(usize),
-    /// It records that the file is there.
+    /// The process records that the file is on the disk.
     EndStaging(usize),
-    /// It gives up, since no copy is good.
+    /// The process gives up, since no copy is good.
     GiveUp(usize),
-    /// A process discards the copy in a store, or is refused.
+    /// A process discards the copy in a store, or the catalogue refuses that.
     Discard(usize, usize),
-    /// Somebody removes a discarded object from a store.
+    /// A discarded object is removed from a store.
     Sweep(usize, usize),
     /// A reader opens the file, and closes it.
     Read(bool),
@@ -98,7 +99,7 @@ pub enum ResidenceStep {
     End(usize),
     /// The machine ends.
     EndMachine,
-    /// A store loses an object, or has other bytes.
+    /// A store loses an object, or changes its bytes.
     Spoil(usize, bool),
 }
 
@@ -123,7 +124,7 @@ enum OnDisk {
     Evicted,
 }
 
-/// What a process does.
+/// The activity of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Idle,
@@ -134,7 +135,7 @@ enum Phase {
     HasLease,
     HasRecorded,
     HasRemoved,
-    /// With the stores that it has tried.
+    /// Staging, with the stores that were tried.
     Staging([bool; STORES]),
     HasFetched(Bytes),
     HasNamed,
@@ -233,7 +234,8 @@ impl Model for SealedFile {
         for who in 0..2 {
             self.process_steps(state, who, add);
         }
-        // Who opens it while there is a lease waits until that ends, and then has what it found.
+        // A reader that opens the file during a lease waits until the lease ends, and then gets the file if it still
+        // exists.
         let is_leased = state
             .processes
             .iter()

@@ -40,7 +40,7 @@ impl SealedFile {
             add(ResidenceStep::BeginEviction(who), begin(Phase::Evicting));
         }
         if state.disk != OnDisk::Online && is_there {
-            // It compares the file with its checksum.
+            // The process compares the file with its checksum.
             let mut after = state.clone();
             after.disk = OnDisk::Online;
             add(ResidenceStep::EndStaging(who), after);
@@ -51,7 +51,7 @@ impl SealedFile {
         }
     }
 
-    /// The state after a copy was discarded, or was not.
+    /// The state after a copy was discarded, or the discard was refused.
     fn discard(&self, state: &SealedFileState, store: usize) -> SealedFileState {
         let mut after = state.clone();
         let is_here = state.file != Bytes::Absent && state.disk == OnDisk::Online;

@@ -1,4 +1,4 @@
-//! Each model is explored as a whole: its invariants hold, what it is to reach is reached, and without one of its
+//! Each model is explored exhaustively: its invariants hold, its milestones are reached, and without any one of its
 //! guards an invariant is violated.
 
 mod homes;
@@ -13,10 +13,10 @@ use std::fmt::Debug;
 
 use femtobarn_models::explorer::{Counterexample, Model, explore};
 
-/// States of a model at most.
+/// Limit of the states of a model.
 const STATES_MAX: usize = 2_000_000;
 
-/// Explores a model in which every invariant has to hold, and everything expected is reached.
+/// Explores a model in which every invariant has to hold and every expected milestone has to be reached.
 fn holds<M: Model + Debug>(model: &M, expected: &[&'static str]) {
     let explored = explore(model, STATES_MAX);
     if let Some(found) = explored.counterexample {
@@ -28,7 +28,7 @@ fn holds<M: Model + Debug>(model: &M, expected: &[&'static str]) {
     assert!(missing.is_empty(), "{model:?} never reaches {missing:?}, only {:?}", explored.reached);
 }
 
-/// Explores a model that has to violate an invariant, and returns how.
+/// Explores a model that has to violate an invariant, and returns the counterexample.
 fn is_violated<M: Model + Debug>(model: &M) -> Counterexample<M> {
     let explored = explore(model, STATES_MAX);
     let states = explored.states;

@@ -1,4 +1,4 @@
-//! A database that moves to another server takes all commits with it.
+//! A database that moves to another server keeps all its commits.
 
 use femtobarn_models::moves::{Moves, MovesGuard};
 

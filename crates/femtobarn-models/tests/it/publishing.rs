@@ -1,4 +1,4 @@
-//! A transaction is published once, or not at all, and its client is told which.
+//! A transaction is published at most once, and its client learns whether it was.
 
 use femtobarn_models::publishing::{Publication, PublishingGuard};
 

@@ -1,4 +1,5 @@
-//! The file of a sealed database leaves the disk when it can come back, and comes back as it was or not at all.
+//! The file of a sealed database leaves the disk only when it can be staged again, and is staged unchanged or not at
+//! all.
 
 use femtobarn_models::residence::{ResidenceGuard, SealedFile};
 

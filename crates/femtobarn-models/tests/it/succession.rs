@@ -1,4 +1,4 @@
-//! One leader of each generation takes changes, and a promotion loses no acknowledged commit unless it is forced.
+//! One leader of each generation accepts changes, and a promotion that is not forced loses no acknowledged commit.
 
 use femtobarn_models::succession::{Succession, SuccessionGuard};
 
