@@ -67,8 +67,7 @@ def rebuild_catalogue(
     -------
     dict
         The numbers of recovered `databases`, `containers`, `versions`, `commits` and `tags`, the newest
-        commit as
-        `head`, the files that were `left_out`, and the path of the `old_catalogue`.
+        commit as `head`, the files that were `left_out`, and the path of the `old_catalogue`.
     """
     return _rebuild_catalogue(os.fspath(path), name, progress)
 

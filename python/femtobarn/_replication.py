@@ -186,8 +186,7 @@ def promote(folder: str | os.PathLike[str], url: str, *, force: bool = False) ->
         changes.
     force
         Whether to leave a leader behind that does not answer. Commits that it accepted and this copy lacks
-        are
-        lost, unless they are read from it later; as soon as it comes back, ``femtobarn serve`` on this
+        are lost, unless they are read from it later; as soon as it comes back, ``femtobarn serve`` on this
         folder stops it. In the folder of a leader that was succeeded: whether it leads again, because the
         promotion cannot be completed.
 
@@ -223,8 +222,7 @@ def forget_former_leader(folder: str | os.PathLike[str]) -> None:
     """Forget the leader that a promotion of the federation in `folder` left behind: it is gone for good.
 
     It will not be notified of its successor any more, and its copies in stores are removed when this
-    federation
-    no longer needs them. If it ran again, both would accept changes and remove each other's files.
+    federation no longer needs them. If it ran again, both would accept changes and remove each other's files.
 
     Parameters
     ----------

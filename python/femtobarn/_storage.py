@@ -255,8 +255,7 @@ class Storage:
     def apply_storage_rules(self, *, progress: Progress | None = None) -> AppliedRules:
         """Apply the rules of ``storage.toml`` once.
 
-        Makes the copies that are due, removes files from stores that the catalogue does not name, and evicts
-        the
+        Makes copies that are due, removes files from stores that the catalogue does not name, and evicts the
         least recently used files while the disk is fuller than its limit.
         """
         return AppliedRules(**_femtobarn.apply_storage_rules(self._handle.upkeep(), progress))

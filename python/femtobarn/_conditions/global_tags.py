@@ -298,8 +298,7 @@ class Conditions:
     ) -> Merged:
         """Put the changes of a branch into the series that it is based on, in one transaction.
 
-        Changes of the series since the branch began stay. Changes that were merged before are not merged
-        again.
+        Changes of the series since the branch began stay. Changes that were merged are not merged again.
 
         Parameters
         ----------
@@ -359,10 +358,9 @@ class Conditions:
             One or more of :class:`DeadBand`, :class:`Mean` and :class:`Function`, in the order in which they
             are run; each is one transaction.
         since, until
-            The range to derive unconditionally. If neither is given, a run derives the ranges that raw
-            conditions
-            can have changed that were inserted, corrected, ended or deleted since the last run, or everything
-            if these cannot be determined.
+            The range to derive unconditionally. If neither is given, a run derives the ranges that changes of
+            raw conditions since the last run (new, corrected, ended or deleted ones) can have affected, or
+            everything if these cannot be determined.
 
         Returns
         -------

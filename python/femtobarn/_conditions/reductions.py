@@ -1,8 +1,8 @@
 """Reductions: offline series that are derived from raw ones.
 
 A reduction describes the derived series; ``reduction_runs`` derives it. Every derived condition has the
-commit as of
-which the raw series was read (``raw_csn``), and the entries of the conditions that it follows from.
+commit as of which the raw series was read (``raw_csn``), and the entries of the conditions that it follows
+from.
 """
 
 from __future__ import annotations

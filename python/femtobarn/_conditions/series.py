@@ -51,8 +51,7 @@ class Series:
     """The conditions of one kind as of a snapshot. Threads may share it.
 
     The snapshot alone determines the condition that is valid at a moment. The validities of a part of the
-    clock are read at
-    the first look-up in it; later look-ups there read only the conditions that they return.
+    clock are read at the first look-up in it; later look-ups there read only the conditions that they return.
     """
 
     def __init__(self, path: str, sources: Sequence[View], handle: SeriesHandle) -> None:

@@ -1,8 +1,7 @@
 """Objects whose collections lead to each other by indices: ``event.Muon[0].jet`` is an item of ``event.Jet``.
 
 An array or record of such an object keeps a reference to the object, and so do selections from it. Arrays of
-many
-objects do not: there the link is part of the expression, as in ``view.arrays("Muon.jet.pt")``.
+many objects do not: there the link is part of the expression, as in ``view.arrays("Muon.jet.pt")``.
 """
 
 from __future__ import annotations

@@ -139,8 +139,7 @@ def podio_types(view: View) -> dict[str, Any]:
     """Return the types of collections as the schema of EDM4hep asks for them beside the form.
 
     A link does not name the types that it connects; only podio's metadata do. Without them coffea raises an
-    error,
-    unless a schema names the types of such collections itself (``extra_mixins``).
+    error, unless a schema names the types of such collections itself (``extra_mixins``).
 
     Raises
     ------

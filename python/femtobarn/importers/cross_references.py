@@ -6,8 +6,7 @@
 - ATLAS: records of ``m_persIndex`` and ``m_persKey``, a hash of the name and the class of a container.
 
 A reference that is found becomes the meaning of the index; no value changes. Otherwise the index stays a
-number,
-and the reason is reported.
+number, and the reason is reported.
 """
 
 from __future__ import annotations
