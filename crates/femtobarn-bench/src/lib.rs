@@ -23,7 +23,7 @@ pub const SMALL_BYTES: usize = 100;
 /// Commits small transactions for some seconds, and reports how many; `commit` is given its number.
 ///
 /// # Errors
-/// What `commit` returns.
+/// The errors that `commit` returns.
 pub fn commits(seconds: f64, mut commit: impl FnMut(u64) -> Outcome) -> Outcome {
     let watch = Stopwatch::start();
     let end = Instant::now() + Duration::from_secs_f64(seconds);

@@ -36,17 +36,17 @@ impl Stopwatch {
         Stopwatch { wall: Instant::now(), cpu: cpu_seconds() }
     }
 
-    /// Prints what was done since the start. `check` is a sum over the data, equal for all sides.
+    /// Prints the work since the start. `check` is a sum over the data, equal for all sides.
     pub fn report(&self, items: u64, bytes: u64, check: u64) {
         print(self.elapsed(), items, bytes, check, "");
     }
 
-    /// Prints what was written since the start, and how much disk it takes: blocks of all files at `path`.
+    /// Prints the writes since the start, and the disk space that they need: blocks of all files at `path`.
     ///
     /// # Errors
-    /// As looking through the folder.
+    /// The errors of listing the folder.
     pub fn report_on_disk(&self, items: u64, bytes: u64, path: &Path) -> Outcome {
-        // The clock is read first: looking at files is no part of the work.
+        // The clock is read first: listing the files is not part of the measured work.
         let elapsed = self.elapsed();
         print(elapsed, items, bytes, 0, &format!(", \"disk_bytes\": {}", disk_bytes(path)?));
         Ok(())

@@ -61,7 +61,7 @@ impl Appends {
     /// From the words `POOL SIZE COUNT COMMIT WRITER` of a command line.
     ///
     /// # Errors
-    /// A word that is no number; as reading the file.
+    /// If a word is not a number, or the file cannot be read.
     pub fn parse(words: &[&str]) -> Outcome<Self> {
         let [pool, size, count, commit, writer] = words else {
             return Err("POOL SIZE COUNT COMMIT WRITER".into());

@@ -20,7 +20,7 @@ impl Reads {
     /// From the words `OBJECTS SIZE COUNT BATCH hot|cold` of a command line.
     ///
     /// # Errors
-    /// A word that is no number.
+    /// If a word is not a number.
     pub fn parse(words: &[&str]) -> Outcome<Self> {
         let [objects, size, count, batch, heat] = words else {
             return Err("OBJECTS SIZE COUNT BATCH hot|cold".into());
@@ -37,7 +37,7 @@ impl Reads {
     /// Reads objects one by one; `read` returns the sum of one's words.
     ///
     /// # Errors
-    /// What `read` returns.
+    /// The errors that `read` returns.
     pub fn one_by_one(&self, mut read: impl FnMut(u64) -> Outcome<u64>) -> Outcome {
         for id in 0..if self.is_hot { self.objects } else { 0 } {
             read(id)?;
@@ -54,7 +54,7 @@ impl Reads {
     /// Reads objects in batches; `read` returns the sum of the words of all that it was asked for.
     ///
     /// # Errors
-    /// What `read` returns.
+    /// The errors that `read` returns.
     pub fn in_batches(&self, mut read: impl FnMut(&[u64]) -> Outcome<u64>) -> Outcome {
         let all: Vec<u64> = (0..if self.is_hot { self.objects } else { 0 }).collect();
         for batch in all.chunks(self.batch as usize) {
@@ -73,7 +73,7 @@ impl Reads {
     /// Reads all objects in order, having done so before; `read` returns the sum of their words.
     ///
     /// # Errors
-    /// What `read` returns.
+    /// The errors that `read` returns.
     pub fn in_order(&self, mut read: impl FnMut() -> Outcome<u64>) -> Outcome {
         read()?;
         let watch = Stopwatch::start();
@@ -83,7 +83,7 @@ impl Reads {
     }
 }
 
-/// The sum of an object's words of 64 bits; what is left at its end is a word of 32.
+/// The sum of an object's words of 64 bits; the rest at its end is a word of 32 bits.
 #[inline]
 pub fn sum(object: &[u8]) -> u64 {
     let (words, rest) = object.as_chunks::<8>();

@@ -25,7 +25,7 @@ pub(crate) unsafe fn text<'a>(name: &str, text: *const c_char) -> Result<&'a str
 /// A list of texts.
 ///
 /// # Errors
-/// As [`text`]; `Invalid` if the list is NULL and not empty.
+/// The errors of [`text`]; `Invalid` if the list is NULL and not empty.
 ///
 /// # Safety
 /// The list is NULL or has `count` texts, each as that of [`text`].

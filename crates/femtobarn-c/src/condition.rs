@@ -96,11 +96,11 @@ impl Sign {
 type MatchedPart = (Range<u64>, Vec<Range<usize>>);
 
 impl FieldConditions {
-    /// Conditions on the fields of a view. Whether they fit these does not depend on what statistics exclude.
+    /// Conditions on the fields of a view. They are checked against all fields, also those that statistics exclude.
     ///
     /// # Errors
-    /// `Invalid` if a constant of the header is unknown, a text is NULL or not UTF-8, or a field has no such values;
-    /// `NotFound` if a field does not exist.
+    /// `Invalid` if a constant of the header is unknown, a text is NULL or not UTF-8, or a field cannot be compared
+    /// with the value; `NotFound` if a field does not exist.
     ///
     /// # Safety
     /// `conditions` is NULL or has `count` conditions, whose texts are NULL or end with NUL.
@@ -169,7 +169,7 @@ impl FieldConditions {
     /// Ranges of entries with matches, and the places of these among the objects of their range.
     ///
     /// # Errors
-    /// As [`matches`](Self::matches).
+    /// The errors of [`matches`](Self::matches).
     pub(crate) fn matches_by_candidates(
         &self,
         view: &View,
@@ -190,7 +190,7 @@ impl FieldConditions {
         let mut left = vec![entries.clone()];
         for comparison in &self.0 {
             let clusters = view.statistics(&comparison.path)?;
-            // Only those of the range: a stream asks for one cluster after the other.
+            // Only clusters of the range: a stream asks for one cluster after the other.
             let first = clusters.partition_point(|it| it.first_entry + it.entries <= entries.start);
             let near = clusters[first..].iter().take_while(|it| it.first_entry < entries.end);
             let excluded = near.filter(|cluster| !comparison.may_hold(cluster));
@@ -212,7 +212,7 @@ impl FieldConditions {
     }
 }
 
-/// A range without what it has in common with another.
+/// The parts of a range outside of another range.
 fn without(part: Range<u64>, gap: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let before = part.start..part.end.min(gap.start);
     let behind = part.start.max(gap.end)..part.end;

@@ -68,7 +68,7 @@ impl<T> Owned<T> {
         // SAFETY: the caller's.
         let owned = unsafe { Box::from_raw(pointer) };
         if owned.process == process::id() {
-            // A panic ends here: what it was closing is left to the process's end.
+            // A panic ends here: the value that was being dropped leaks.
             drop(caught(|| {
                 drop(ManuallyDrop::into_inner(owned.value));
                 Ok(())

@@ -196,8 +196,8 @@ fn read_matching(
     Array::concatenate(&parts).map_err(|error| invalid(error.to_string()))
 }
 
-/// For each entry of a range, the place of its object in what `fb_view_read` returns for the range without conditions; -1
-/// if it is deleted or does not meet the conditions.
+/// For each entry of a range, the position of its object in the array that `fb_view_read` returns for the range without
+/// conditions; -1 if it is deleted or does not meet the conditions.
 ///
 /// # Safety
 /// As the header says: pointers are NULL or valid, and `rows` has room for `end - first` numbers.
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn fb_view_stream(
         let next: NextArray = Box::new(move || {
             while let Some((entries, _)) = clusters.peek() {
                 let array = read_matching(&view, &selection, entries.clone(), &conditions)?;
-                // Not before it was read: whoever calls again after an error gets it, not the next one.
+                // Only after the read: a caller that tries again after an error gets this cluster, not the next one.
                 clusters.next();
                 if !array.is_empty() {
                     return Ok(Some(array));

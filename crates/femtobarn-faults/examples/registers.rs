@@ -3,7 +3,7 @@
 //! | arguments | action |
 //! |---|---|
 //! | `fill ADDRESS` | adds empty registers to a federation |
-//! | `write ADDRESS WRITER SECONDS` | is one writer for so long; prints its transactions |
+//! | `write ADDRESS WRITER SECONDS` | is one writer for this time; prints its transactions |
 //! | `judge ADDRESS` | reads the transactions of all writers, and checks them against the registers; prints how many were committed |
 
 use std::io::BufRead;
@@ -14,7 +14,7 @@ use femtobarn::{Federation, OpenOptions};
 use femtobarn_faults::history::recorder::{self, Surroundings};
 use femtobarn_faults::history::{IsolationLevel, ObservedTransaction};
 
-/// How long a writer waits for servers. Longer than it takes until another one has what is needed.
+/// How long a writer waits for servers: longer than a takeover by another server needs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {

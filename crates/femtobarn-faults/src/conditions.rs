@@ -1,4 +1,4 @@
-//! A workload on conditions and global tags, and what it must answer after each step.
+//! A workload on conditions and global tags, and the expected answers after each step.
 //!
 //! 1. After a crash, a federation answers as after the acknowledged steps, or as after one more, in every global tag.
 //! 2. Then conditions can be put and tags made, and a frozen tag answers as before.
@@ -24,7 +24,7 @@ pub const NAME: &str = "conditions";
 
 const DATABASE: &str = "tpc";
 const SERIES: &str = "tpc/gain";
-/// The moments that are asked for.
+/// The moments of the look-ups.
 const MOMENTS: std::ops::Range<i64> = 0..12;
 const CHANNELS: [i64; 2] = [0, 3];
 const FOREVER: i64 = i64::MAX;
@@ -49,10 +49,10 @@ const STEPS: [fn(&Federation) -> Result<()>; 14] = [
 /// Before these steps the federation is closed and opened again.
 const REOPENED_BEFORE: [usize; 2] = [7, 11];
 
-/// What every global tag, and no tag, answers; an entry for each.
+/// The answers of every global tag, and of a look-up without a tag; an entry for each.
 pub type Answers = Vec<String>;
 
-/// The workload, with what a federation answers to which nothing happens: after no step, after the first one, and so on.
+/// The workload, with the answers of a federation without faults: after no step, after the first one, and so on.
 pub struct ConditionsWorkload {
     expected: Vec<Answers>,
 }
@@ -123,7 +123,7 @@ impl Workload for ConditionsWorkload {
     }
 }
 
-/// Puts a condition and makes a tag; what is frozen must not change.
+/// Puts a condition and makes a tag; answers of frozen tags must not change.
 fn go_on(federation: &Federation, before: &Answers) -> std::result::Result<(), String> {
     put(federation, 0, 0, FOREVER, 9.0).map_err(say("cannot put a condition"))?;
     let new = TagChange { create: Some(None), ..TagChange::default() };

@@ -1,7 +1,7 @@
-//! Scripts that run at a leader, while a copy in the watched folder follows; and what the copy must be after a crash.
+//! Scripts that run at a leader, while a copy in the watched folder follows; and the checks of the copy after a crash.
 //!
-//! 1. The copy has a commit of the leader, not before the one that was acknowledged, with what the leader has had then.
-//! 2. It can be promoted without the leader, and is a federation like any other then.
+//! 1. The copy is at a commit of the leader, not before the acknowledged one, with the leader's contents as of it.
+//! 2. The copy can be promoted without the leader, and is then a federation like any other.
 
 use std::path::Path;
 use std::time::Duration;

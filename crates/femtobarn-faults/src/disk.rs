@@ -58,7 +58,7 @@ pub struct PendingChange {
     /// The order of changes of all files.
     pub time: u64,
     change: FileChange,
-    /// Whether a sync of it failed: the change may be on the disk, but no later sync makes it durable.
+    /// Whether a sync of the change failed: it may be on the disk, but no later sync makes it durable.
     dropped: bool,
 }
 

@@ -1,9 +1,9 @@
-//! Jobs: transactions whose tasks run in processes of their own, and die as these do.
+//! Jobs: transactions whose tasks run in processes of their own, which may die.
 //!
 //! Each job appends the objects of its tasks to one container, in the order of the tasks, so the number of jobs
 //! determines all contents. A task runs one to three times at once; the last of these runs answers with a receipt, the
 //! others may die before. The job's own process may die before it merges the receipts, before it commits, and before it
-//! tells the commit. All of this follows from a seed.
+//! reports the commit. All of this follows from a seed.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -25,19 +25,19 @@ const TASKS: u64 = 3;
 const OBJECTS: u64 = 20;
 /// Runs of one task, at most.
 const RUNS_MAX: u64 = 3;
-/// A job's process dies with one in so many chances at each of three places.
+/// At each of three places a job's process dies with a probability of 1 in `CHANCES`.
 const CHANCES: u64 = 12;
 /// Bytes of a fork or a receipt, at most.
 const MESSAGE_BYTES_MAX: u64 = 2048;
 
-/// How far a run of a task comes.
+/// The step of a task's run after which it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunEnd {
-    /// It has begun, and dies.
+    /// The run has begun, and dies.
     Begun,
-    /// It has written its objects, and dies.
+    /// The run has written its objects, and dies.
     Written,
-    /// It has a receipt, and dies.
+    /// The run has a receipt, and dies.
     Finished,
     /// It returns the receipt.
     Answered,

@@ -1,5 +1,5 @@
-//! Tests that Femtobarn keeps acknowledged commits through crashes, kills, failing disks and concurrency. It has
-//! nothing for users.
+//! Tests that Femtobarn keeps acknowledged commits through crashes, kills, failing disks and concurrency. Users need
+//! nothing of this crate.
 //!
 //! # Map
 //!
@@ -11,10 +11,10 @@
 //! | [`soak`] | writers that are killed, and the check of their commits |
 //! | [`jobs`] | transactions whose tasks run in processes that are killed, and the check of their commits |
 //! | [`history`] | records concurrent transactions and checks their isolation |
-//! | [`conditions`] | a workload on conditions and global tags, and what it must answer after each step |
+//! | [`conditions`] | a workload on conditions and global tags, and the expected answers after each step |
 //! | [`copies`] | scripts whose federation is followed by a copy |
 //! | [`script`] | workloads, and the contents that they must produce |
-//! | [`workload`], [`workloads`] | what both kinds of workloads have in common; all of them by name |
+//! | [`workload`], [`workloads`] | the trait of all workloads; all workloads by name |
 //! | [`trace`] | the operations of a workload on its files |
 //! | [`simulation`] | a server and its clients in simulated time and over a simulated network, by a seed |
 //! | [`fault`], [`random`] | faults of a disk; pseudo-random numbers |

@@ -1,9 +1,8 @@
 //! Verifies that a recovered federation has the acknowledged contents and no other.
-//!
-//! 1. Every acknowledged step is there in full. The step that was running is there completely, in all its databases,
-//!    or not at all.
-//! 2. Snapshots of acknowledged commits show what they showed before.
-//! 3. A vacuum frees all that unfinished transactions and tasks left.
+//! 1. Every acknowledged step exists completely. The step that was running exists completely, in all its databases, or
+//!    not at all.
+//! 2. Snapshots of acknowledged commits have the same contents as before.
+//! 3. A vacuum frees all bytes that unfinished transactions and tasks left.
 //! 4. The federation is usable: new commits succeed and survive reopening, and databases can be sealed.
 
 use std::path::Path;
@@ -152,10 +151,10 @@ fn check(federation: &Federation, level: CheckLevel) -> Result<(), String> {
     }
 }
 
-/// Frees what nothing refers to.
+/// Frees bytes that nothing refers to.
 ///
 /// # Errors
-/// A text if a vacuum fails or leaves some of it.
+/// A text if a vacuum fails or leaves some of them.
 pub fn free_garbage(federation: &Federation) -> Result<(), String> {
     let options = VacuumOptions::default();
     let vacuum = || federation.vacuum(&options, &mut |_| true).map_err(say("cannot vacuum it"));
@@ -254,7 +253,7 @@ pub fn contents(snapshot: &Snapshot) -> Result<ExpectedContents, String> {
 /// The object of each entry of a container, read at once; one is read on its own as well.
 ///
 /// # Errors
-/// As the engine.
+/// Those of the engine.
 pub fn objects(snapshot: &Snapshot, path: &str) -> femtobarn::Result<Vec<Option<Value>>> {
     let view = snapshot.view(path)?;
     let array = view.read(&view.select_all(), 0..view.entries())?;

@@ -1,4 +1,4 @@
-//! Workloads whose steps are run one by one, and what a federation must be after each of them.
+//! Workloads whose steps are run one by one, and the check of a federation after each of them.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub trait Workload: Sync {
     /// Those of the engine.
     fn run(&self, runner: &mut Runner, step: usize) -> Result<Option<Csn>>;
 
-    /// Whether a federation is as after this many steps.
+    /// Whether a federation has the contents that this many steps produce.
     ///
     /// # Errors
     /// A text if it cannot be read.

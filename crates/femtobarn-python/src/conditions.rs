@@ -94,7 +94,7 @@ impl JobHandle {
     /// The series from the rows of the catalogue, without opening any: for each its path and `None`, or the class of
     /// the conditions, the clock, the meaning of overlaps, the number of conditions and the commit as of which they are
     /// read, the container with the last of them, and the versions of all containers. `None` stands for a series that
-    /// cannot be opened; the number is `None` of a branch, whose containers alone know what it has replaced.
+    /// cannot be opened; the number is `None` of a branch: only its containers know what it replaced.
     fn listed(&self, py: Python<'_>) -> PyResult<Vec<(String, Option<ListedFacts>)>> {
         let job = self.job.get()?;
         let listed = py.detach(|| job.list()).or_raise()?;
@@ -112,7 +112,7 @@ impl JobHandle {
     }
 }
 
-/// As [`JobHandle::listed`] says.
+/// The facts about one series; [`JobHandle::listed`] explains the elements.
 type ListedFacts = (String, &'static str, &'static str, Option<u64>, u64, String, Vec<u64>);
 
 fn facts_of(mut containers: Vec<ListedContainer>) -> Option<ListedFacts> {
@@ -133,7 +133,7 @@ fn facts_of(mut containers: Vec<ListedContainer>) -> Option<ListedFacts> {
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct SeriesHandle {
     series: ForkGuard<Arc<Series>>,
-    /// That of the series first, then those of branches in front of it.
+    /// The view of the series first, then those of branches in front of it.
     views: Vec<Py<ViewHandle>>,
     /// The object that was last found, which most often is the next one, too.
     last: Mutex<Option<(u64, Py<PyAny>)>>,
@@ -141,7 +141,7 @@ pub struct SeriesHandle {
 
 #[pymethods]
 impl SeriesHandle {
-    /// The series in one container, or that of the series and then those of branches in front of it.
+    /// Opens the series in one container, or in the series' container followed by those of branches in front of it.
     #[staticmethod]
     fn open(py: Python<'_>, views: Vec<Py<ViewHandle>>) -> PyResult<Self> {
         let opened = views.iter().map(|view| Ok(view.get().view()?.clone()));
@@ -374,7 +374,7 @@ pub(crate) fn open_branch(
     })
 }
 
-/// What Python says of the version of a series: a commit, and the container that is read instead.
+/// The version of a series as Python passes it: a commit, and the container that is read instead.
 type VersionArguments = (Option<CsnArgument>, Option<Text>);
 
 /// Change a global tag, or make one.

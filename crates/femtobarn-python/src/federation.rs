@@ -27,7 +27,7 @@ use crate::upkeep::UpkeepHandle;
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct FederationHandle {
     federation: ForkGuard<Federation>,
-    /// What it was opened with.
+    /// The options with which it was opened.
     options: OpenOptions,
 }
 
@@ -210,7 +210,7 @@ impl FederationHandle {
         Ok(rows)
     }
 
-    /// What was read from each cache and from the server: name, hits, misses, bytes, damaged, failures.
+    /// Reads from each cache and from the server: name, hits, misses, bytes, damaged, failures.
     #[expect(clippy::type_complexity, reason = "the fields of the facade's class, in its order")]
     fn read_statistics(&self) -> PyResult<Vec<(String, u64, u64, u64, u64, u64)>> {
         let tiers = self.federation.get()?.read_statistics();
@@ -248,7 +248,7 @@ impl FederationHandle {
         &self.federation
     }
 
-    /// A handle on a federation that was just opened; `stages`: whether readers bring back what is in stores alone.
+    /// A handle on a federation that was just opened; `stages`: whether readers stage nearline databases.
     fn over(federation: Federation, options: OpenOptions, stages: bool) -> Self {
         if stages {
             stage_for_readers(&federation);

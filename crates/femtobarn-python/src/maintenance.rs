@@ -73,7 +73,7 @@ pub(crate) fn tidy<'py>(
 /// A field: its path, its bytes in memory and on disk, and with each compression the bytes on disk and seconds.
 type PackedRow = (String, u64, u64, Vec<(f64, f64)>);
 
-/// What each field takes, as it is and with each compression that a new container can have.
+/// The space and time of each field, as it is stored and with each compression that a new container can have.
 #[pyfunction]
 pub(crate) fn packed_fields(
     py: Python<'_>,

@@ -42,7 +42,7 @@ type NewFromDescr = unsafe extern "C" fn(
 /// `PyArray_SetBaseObject`, number 282: array, and owner of its data (stolen).
 type SetBaseObject = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> c_int;
 
-/// What is used of NumPy.
+/// The parts of NumPy's C API that are used.
 struct NumPy {
     new_from_descr: NewFromDescr,
     set_base_object: SetBaseObject,
@@ -93,8 +93,9 @@ impl NumPy {
         let capsule = module.getattr("_ARRAY_API")?;
         let types = py.import("femtobarn._schema.types")?.getattr("DTYPES")?;
         let types = NAMES.map(|(_, name)| types.get_item(name).map(Bound::unbind));
-        // SAFETY: the capsule has no name, and points to a table that lives as long as the process. Its first
-        // function has been the same in all versions, and tells whether the others are where NumPy 2 has them.
+        // SAFETY: the capsule has no name, and points to a table that lives as long as the process. Its first function
+        // is the same in all versions, and returns the version, which shows whether the other functions are at their
+        // places in NumPy 2.
         let (new_from_descr, set_base_object) = unsafe {
             let table = ffi::PyCapsule_GetPointer(capsule.as_ptr(), ptr::null());
             let table: *const *mut c_void = table.cast_const().cast();

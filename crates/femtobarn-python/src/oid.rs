@@ -40,8 +40,8 @@ impl PyOid {
         })
     }
 
-    /// What the objects of one container have in common: the number of the database in the upper 32 bits, that of
-    /// the container in the lower.
+    /// The container as one number: the number of the database in the upper 32 bits, that of the container in the
+    /// lower.
     #[getter]
     fn _place(&self) -> u64 {
         u64::from(self.database) << 32 | u64::from(self.container)

@@ -5,8 +5,8 @@
 //! changed otherwise, and before the commit. OIDs of appended objects are known at once, since only this transaction
 //! appends to a container that it has locked.
 //!
-//! 1. What an update may be refused for is checked when it is gathered, but for damage of what is stored and failures of
-//!    the disk. After one of these the transaction can only be rolled back.
+//! 1. An update is validated when it is gathered. Only damage of stored data and failures of the disk are found later;
+//!    after one of these the transaction can only be rolled back.
 //! 2. Views are retained until the transaction ends, or is committed by a checkpoint: they pin their snapshot.
 //!
 //! Lock order: the interpreter before a transaction's mutex, which is waited for with the interpreter
@@ -33,17 +33,17 @@ const BYTES_MAX: usize = 256 << 10;
 /// Objects between two checks whether enough are gathered.
 const CHECK_ROWS: usize = 16;
 
-/// A transaction and what is gathered for it.
+/// A transaction and the changes that are gathered for it.
 pub(crate) struct OpenTransaction {
     pub(crate) transaction: ForkGuard<Transaction>,
     gathered: BTreeMap<ContainerKey, PendingChanges>,
-    /// The views of containers that were asked for last.
+    /// The view of each container that was requested last.
     views: BTreeMap<ContainerKey, Py<ViewHandle>>,
     /// Whether gathered updates could not be written.
     has_lost_updates: bool,
 }
 
-/// What is gathered for a container.
+/// The changes that are gathered for a container.
 struct PendingChanges {
     /// Objects to append; none before the first one.
     rows: Option<RowBuilder>,
@@ -107,15 +107,15 @@ impl OpenTransaction {
         Ok(entry)
     }
 
-    /// Counts objects that were appended past what is gathered.
+    /// Counts objects that were appended without being gathered.
     pub(crate) fn note_appended(&mut self, key: ContainerKey, count: u64) {
         if let Some(gathered) = self.gathered.get_mut(&key) {
             gathered.first_entry += count;
         }
     }
 
-    /// Gathers new values of fields of an object, by their dotted paths. False, and nothing is gathered, if there is no
-    /// such field, or it does not take its value.
+    /// Gathers new values of fields of an object, by their dotted paths. Returns `false` and gathers nothing if a field
+    /// does not exist or cannot store its value.
     pub(crate) fn gather_update(
         &mut self,
         py: Python<'_>,
@@ -152,7 +152,7 @@ impl OpenTransaction {
         self.gathered.get(&key).is_some_and(|gathered| gathered.count() > 0)
     }
 
-    /// Whether an update can be gathered with those that are.
+    /// Whether an update can join those that are gathered.
     fn takes_update(&self, key: ContainerKey, entry: u64, paths: &[Text]) -> bool {
         let updates = self.gathered.get(&key).and_then(|gathered| gathered.updates.as_ref());
         updates.is_none_or(|updates| {
@@ -160,7 +160,7 @@ impl OpenTransaction {
         })
     }
 
-    /// Passes what is gathered for a container to the engine.
+    /// Passes the gathered changes of a container to the engine.
     pub(crate) fn flush(&mut self, py: Python<'_>, key: ContainerKey) -> PyResult<()> {
         if self.has_lost_updates {
             let text = "an earlier update could not be written; roll back and retry";
@@ -192,7 +192,7 @@ impl OpenTransaction {
         self.transaction.get_mut()
     }
 
-    /// Discards what is gathered, and releases the views: the transaction has ended.
+    /// Discards all gathered changes, and releases the views: the transaction has ended.
     pub(crate) fn clear(&mut self) {
         self.gathered.clear();
         self.views.clear();

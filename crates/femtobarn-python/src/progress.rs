@@ -8,14 +8,14 @@ use pyo3::prelude::*;
 use crate::error::wrong_type;
 
 thread_local! {
-    /// What a signal raised that ended a wait.
+    /// The exception of a signal that ended a wait.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
 /// Runs an operation with the interpreter unlocked. Ctrl-C ends its waits for locks and for servers, but nothing else.
 ///
 /// # Errors
-/// `KeyboardInterrupt`, or what else a signal raises; that of the operation.
+/// `KeyboardInterrupt`, or another exception of a signal handler; the error of the operation.
 pub(crate) fn stoppable<T: Send>(
     py: Python<'_>,
     operation: impl FnOnce() -> PyResult<T> + Send,
@@ -24,7 +24,7 @@ pub(crate) fn stoppable<T: Send>(
     RAISED.take().map_or(done, Err)
 }
 
-/// Whether a signal has come that raises an exception.
+/// Whether the handler of a signal has raised an exception.
 fn has_raised() -> bool {
     let handled = Python::attach(|py| py.check_signals());
     handled.map_err(|raised| RAISED.set(Some(raised))).is_err()
@@ -62,7 +62,7 @@ pub(crate) fn watched<T: Send>(
 /// Reports progress to a Python function, if there is one.
 ///
 /// # Errors
-/// What it raises, or `KeyboardInterrupt`.
+/// The exception that the function raises, or `KeyboardInterrupt`.
 pub(crate) fn tell(py: Python<'_>, to: Option<&Py<PyAny>>, progress: &Progress) -> PyResult<()> {
     py.check_signals()?;
     if let Some(to) = to {

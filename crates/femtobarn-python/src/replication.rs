@@ -58,8 +58,8 @@ impl FollowerHandle {
     }
 }
 
-/// The newest commit of a new leader, its generation, the URL of a leader that was not told, and what is not well: stores
-/// that are not marked, and databases.
+/// The newest commit of a new leader, its generation, the URL of an old leader that was not notified, the stores that
+/// could not be marked, and the databases to repair.
 type PromotionFacts = (u64, u64, Option<String>, Vec<String>, Vec<String>);
 
 /// Make the follower in a folder the leader.

@@ -26,7 +26,7 @@ pub struct ServerHandle {
 /// Arguments that override a configuration file.
 struct ConfigOverrides {
     folders: Vec<(PathBuf, String)>,
-    /// What the folders are a cache of.
+    /// The origin, if the folders are a cache.
     cache: Option<CacheConfig>,
     redirect_to: Vec<String>,
     redirect_caches: Vec<String>,
@@ -43,7 +43,7 @@ impl ConfigOverrides {
     /// The configuration of a file with these overrides.
     fn config(&self, text: &str) -> Result<Config, String> {
         let mut config = Config::from_toml(text)?;
-        // Of a cache, the first folder is the export, and keeps files together with the others.
+        // The first folder of a cache is the export; files are divided among all folders.
         let exports = if self.cache.is_some() { 1 } else { self.folders.len() };
         for (folder, name) in self.folders.iter().take(exports) {
             config.export(folder.clone(), name.clone());

@@ -45,7 +45,7 @@ pub(crate) fn home_of(
     Ok(home.map(|home| home.server))
 }
 
-/// Moves a database to another server; returns the bytes that were copied so far, or none when it is there.
+/// Moves a database to another server; returns the bytes copied so far, or `None` once the move is complete.
 #[pyfunction]
 pub(crate) fn move_database(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! Databases in stores: migrated, staged, evicted, pinned; and staged by whoever reads them.
+//! Databases in stores: migrated, staged, evicted, pinned; and staged by readers.
 
 use femtobarn::{Applied, DatabaseRow, Federation, FilePin, ReplicaRow, Residence};
 use pyo3::exceptions::PyException;
@@ -135,8 +135,8 @@ pub(crate) fn stage_for_readers(federation: &Federation) {
             goes_on
         });
         if was_stopped {
-            // The reader's own error is an exception of ours; Ctrl-C comes back as such.
-            // SAFETY: the interpreter is attached to this thread.
+            // The reader gets one of Femtobarn's exceptions; this raises Ctrl-C again as `KeyboardInterrupt`. SAFETY:
+            // the interpreter is attached to this thread.
             Python::attach(|_| unsafe { pyo3::ffi::PyErr_SetInterrupt() });
         }
         staged

@@ -1,4 +1,4 @@
-//! Handles on tasks, which write for a transaction in another process, and what their receipts say.
+//! Handles on tasks, which write for a transaction in another process, and the contents of their receipts.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -85,7 +85,7 @@ impl TaskHandle {
         Ok(PyBytes::new(py, &receipt.encode()))
     }
 
-    /// Discard what was written.
+    /// Discard the task's writes.
     fn abandon(&self, py: Python<'_>) -> PyResult<()> {
         let mut open = self.lock(py)?;
         if open.writer.is_open() {

@@ -1,7 +1,8 @@
 //! Texts and paths that Python passes.
 //!
 //! Python's texts can have halves of surrogate pairs, which UTF-8 cannot hold. Every argument of a function of this
-//! module that is a text or a path has one of these types, so that such a text is an error of Femtobarn.
+//! module that is a text or a path has one of these types, so that a text with such a half raises one of Femtobarn's
+//! errors.
 
 use std::fmt;
 use std::ops::Deref;

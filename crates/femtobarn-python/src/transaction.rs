@@ -236,7 +236,7 @@ impl TransactionHandle {
         Ok(PyBytes::new(py, &forked?.encode()))
     }
 
-    /// Append what tasks wrote; return the number of tasks that were not merged before.
+    /// Append the objects that tasks wrote; return the number of tasks that were not merged before.
     fn merge(&self, py: Python<'_>, receipts: Vec<Bound<'_, PyAny>>) -> PyResult<u64> {
         let receipts = receipts.iter().map(receipt_of).collect::<PyResult<Vec<_>>>()?;
         let merged =
@@ -303,7 +303,7 @@ impl WriterHandle {
         Ok(options.series.map(series_names))
     }
 
-    /// Whether it has what a branch changed of a series.
+    /// Whether the container has a branch's changes of a series.
     #[getter]
     fn is_branch(&self, py: Python<'_>) -> PyResult<bool> {
         let open = lock(py, &self.open)?;
@@ -360,8 +360,8 @@ impl WriterHandle {
         py.detach(|| transaction.update(self.key, entries, array)).or_raise()
     }
 
-    /// Replace fields of the object at an entry by single values, by their dotted paths. False, and nothing is changed,
-    /// if there is no such field, or it does not take its value.
+    /// Replace fields of the object at an entry by single values, by their dotted paths. Returns `False` and changes
+    /// nothing if a field does not exist or cannot store its value.
     fn update_values(
         &self,
         py: Python<'_>,

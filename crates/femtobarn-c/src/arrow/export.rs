@@ -11,7 +11,7 @@ use rntuple::{Array, Primitive, bytes_of, values_of};
 use super::abi::ArrowArray;
 use crate::status::invalid;
 
-/// What an array owns.
+/// The memory that an exported array owns.
 struct ExportedArray {
     buffers: Vec<*const c_void>,
     _owners: Vec<Bytes>,
@@ -157,7 +157,7 @@ fn new(length: usize, owners: Vec<Option<Bytes>>, children: Vec<ArrowArray>) -> 
 }
 
 unsafe extern "C" fn release(array: *mut ArrowArray) {
-    // SAFETY: the interface calls it with the array that it is in, once; `new` made what that has.
+    // SAFETY: the interface calls it once, with the array that refers to it; `new` made the array's private data.
     unsafe {
         let owned = Box::from_raw((*array).private_data.cast::<ExportedArray>());
         for &child in &owned.children {

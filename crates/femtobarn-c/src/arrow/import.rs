@@ -1,7 +1,8 @@
 //! Arrays from Arrow's C structures, as a class stores them. All values are copied, so the structures stay their owner's.
 //!
-//! What is expected decides: integers, reals and texts must have the field's type; `utf8` and `list` with 32-bit offsets are
-//! taken, too. Buffers cannot be checked, but lengths, offsets, formats and nulls are; what is below a null does not count.
+//! The type of the field decides: integers, reals and texts must have exactly this type; `utf8` and `list` with 32-bit
+//! offsets are accepted, too. Lengths, offsets, formats and nulls are checked, but buffers cannot be; values below a
+//! null are ignored.
 
 use std::ffi::{CStr, c_char};
 
@@ -56,9 +57,9 @@ fn number(value: i64) -> Result<usize> {
 
 impl ArrowPart<'_> {
     /// # Safety
-    /// As that of [`imported`], here and in all functions below.
+    /// The requirements of [`imported`], here and in all functions below.
     ///
-    /// `counted` says which values count, since nothing above them is null; none stands for all.
+    /// `counted` marks the values that count, those below no null; `None` stands for all.
     unsafe fn as_expected(&self, expected: &Array, counted: Option<&[bool]>) -> Result<Array> {
         if !self.schema.dictionary.is_null() || !self.array.dictionary.is_null() {
             return Err(self.unfit("it is encoded with a dictionary: decode it before"));
@@ -127,7 +128,7 @@ impl ArrowPart<'_> {
         if bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
             return Err(self.unfit("it is too long"));
         }
-        // SAFETY: the interface's array has so many buffers, as long as its length says.
+        // SAFETY: the interface's array has this number of buffers, each as long as its length requires.
         unsafe {
             let start = (*self.array.buffers.add(index)).cast::<u8>();
             if start.is_null() {
@@ -165,7 +166,7 @@ impl ArrowPart<'_> {
     unsafe fn present(&self) -> Result<Option<Vec<bool>>> {
         let has_validity = !matches!(self.format()?, "n" | "") && !self.format()?.starts_with("+u");
         let buffers = usize::try_from(self.array.n_buffers).unwrap_or(0);
-        // SAFETY: there is such a buffer.
+        // SAFETY: the interface's array has this buffer.
         let has_bits = buffers > 0
             && !self.array.buffers.is_null()
             && !unsafe { (*self.array.buffers).is_null() };
@@ -183,7 +184,7 @@ impl ArrowPart<'_> {
         if !has_child || self.schema.children.is_null() || self.array.children.is_null() {
             return Err(self.unfit(format!("its type or its array has {count} children")));
         }
-        // SAFETY: the interface's structures have so many children.
+        // SAFETY: the interface's structures have this number of children.
         let (schema, array) = unsafe {
             let schema = (*self.schema.children.add(index)).as_ref();
             (schema, (*self.array.children.add(index)).as_ref())
@@ -388,7 +389,7 @@ impl ArrowPart<'_> {
     }
 }
 
-/// For each item what its list has, which has so many items.
+/// Repeats the value of each list for each of its items; `size` returns the number of a list's items.
 fn spread(of_lists: &[bool], size: impl Fn(usize) -> usize) -> Vec<bool> {
     let lists = of_lists.iter().enumerate();
     lists.flat_map(|(at, counts)| std::iter::repeat_n(*counts, size(at))).collect()

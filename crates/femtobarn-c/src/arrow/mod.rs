@@ -1,7 +1,7 @@
 //! Arrow's C data interface (arrow.apache.org/docs/format/CDataInterface.html).
 //!
 //! `abi` has its structures, `export` makes them of arrays without copying numbers, texts and offsets, `schema` makes
-//! their types, `stream` is a sequence of arrays, `import` copies what others made.
+//! their types, `stream` is a sequence of arrays, `import` copies arrays of other libraries.
 //!
 //! | here | Arrow |
 //! |---|---|

@@ -8,7 +8,7 @@ use rntuple::{Array, Primitive};
 use super::abi::{ArrowSchema, NULLABLE};
 use crate::status::c_text;
 
-/// What a type owns.
+/// The memory that an exported type owns.
 struct ExportedSchema {
     _format: CString,
     _name: CString,
@@ -109,7 +109,7 @@ fn encoded_metadata(own_type: &str) -> Box<[u8]> {
 }
 
 unsafe extern "C" fn release(schema: *mut ArrowSchema) {
-    // SAFETY: the interface calls it with the type that it is in, once; `new` made what that has.
+    // SAFETY: the interface calls it once, with the type that refers to it; `new` made the type's private data.
     unsafe {
         let owned = Box::from_raw((*schema).private_data.cast::<ExportedSchema>());
         for &child in &owned.children {

@@ -1,4 +1,4 @@
-//! Streams: what a function returns, call by call, as arrays of one type.
+//! Streams: the arrays of one type that a function returns, call by call.
 
 use std::ffi::{CString, c_char, c_int};
 use std::{process, ptr};

@@ -4,8 +4,8 @@
 //! with the number at its end, so the final list has the order of all writes of the register, and a list that was
 //! read shows the writes that its reader saw. Every number is appended once in a history.
 //!
-//! [`recorder`] makes a history, [`settle`] finds out what became of transactions whose answers were lost, and [`check`]
-//! judges the whole.
+//! [`recorder`] makes a history, [`settle`] determines the outcomes of transactions whose answers were lost, and
+//! [`check`] judges the history.
 
 mod checker;
 pub mod recorder;

@@ -70,13 +70,13 @@ pub fn lists(federation: &Federation) -> Result<BTreeMap<u64, Vec<u64>>> {
 /// many were committed.
 ///
 /// # Errors
-/// A text that says what is wrong.
+/// A text that describes the violation.
 pub fn judge(
     federation: &Federation,
     mut history: Vec<ObservedTransaction>,
 ) -> std::result::Result<u64, String> {
     let commits = federation.history(u64::MAX >> 1).map_err(|error| error.to_string())?;
-    // The messages of writers are numbers, and those of no other commits are.
+    // The messages of writers' commits are numbers; those of other commits are not.
     let is_writers = |message: &str| message.parse::<u64>().is_ok();
     let commits: Vec<_> =
         commits.into_iter().filter(|commit| is_writers(&commit.message)).collect();
@@ -105,7 +105,7 @@ fn words(object: &Value) -> Vec<u64> {
     }
 }
 
-/// What happens around the writers of a history.
+/// The failures around the writers of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surroundings {
     /// Nothing: every failure but a lost race is an error.
@@ -116,12 +116,12 @@ pub enum Surroundings {
     Deadly,
 }
 
-/// Runs random transactions while `goes_on` says so of their number, and passes each to `tell`. `writer` is the seed, and
-/// must be unique among the threads and processes of a history.
+/// Runs random transactions while `goes_on` returns true for their number, and passes each to `tell`. `writer` is the
+/// seed, and must be unique among the threads and processes of a history.
 ///
 /// # Errors
-/// Those of the engine, except those that are outcomes: [`ErrorKind::Conflict`] and [`ErrorKind::Busy`], and what
-/// [`Surroundings`] says.
+/// Those of the engine, except those that count as outcomes: [`ErrorKind::Conflict`] and [`ErrorKind::Busy`], and the
+/// failures that [`Surroundings`] allows.
 pub fn run(
     federation: &Federation,
     level: IsolationLevel,

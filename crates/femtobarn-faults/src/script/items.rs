@@ -1,4 +1,4 @@
-//! The class of the scripts' objects, the objects, and what updates and evolution make of them.
+//! The class of the scripts' objects, the objects, and their updates and evolution.
 
 use std::ops::Range;
 

@@ -129,7 +129,7 @@ pub fn small_pages(compression: Profile) -> ContainerOptions {
     ContainerOptions { page_size: 4096, cluster_size: 8192, compression, ..Default::default() }
 }
 
-/// Opens a federation whose readers bring back what is in a store alone.
+/// Opens a federation whose readers stage nearline databases.
 fn reopened(folder: &Path) -> Result<Federation> {
     let federation = Federation::open(folder)?;
     stage_for_readers(&federation);

@@ -13,7 +13,7 @@ pub enum ScriptStep {
     Migrate(String),
     /// A database's file leaves the disk.
     Evict(String),
-    /// A database's file comes back to the disk.
+    /// A database's file is staged to the disk.
     Stage(String),
     /// All snapshots but the newest are dropped, and their space is reclaimed.
     Vacuum,

@@ -13,7 +13,7 @@ use femtobarn_faults::workloads::{named, names};
 const SEED: u64 = 20_261_122;
 /// The approximate number of crashes per workload in the short test.
 const CRASHES: usize = 800;
-/// The same for the workload that has ten times the operations of others.
+/// The same for the workload with ten times as many operations.
 const CRASHES_OF_SLOTS: usize = 200;
 /// The same for copies that follow.
 const CRASHES_OF_COPIES: usize = 400;

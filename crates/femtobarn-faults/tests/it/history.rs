@@ -13,7 +13,7 @@ use femtobarn_faults::history::{
 
 const PROCESSES: u64 = 3;
 
-/// A committed transaction, from a text such as `r0:1,2 a0:3`. All of a history are concurrent.
+/// A committed transaction, from a text such as `r0:1,2 a0:3`. All transactions of a history are concurrent.
 fn committed(csn: u64, operations: &str) -> ObservedTransaction {
     ObservedTransaction::from_line(&format!("0 100 {csn} {operations}")).unwrap()
 }

@@ -9,7 +9,7 @@ mod history;
 mod kills;
 mod simulation;
 
-/// Prints what was tried to standard error directly, since the harness hides the output of tests that pass.
+/// Prints statistics of a test to standard error directly, since the harness hides the output of tests that pass.
 fn print_progress(text: &str) {
     use std::io::Write;
     std::io::stderr().write_all(format!("proof: {text}\n").as_bytes()).unwrap();

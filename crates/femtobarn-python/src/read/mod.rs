@@ -1,6 +1,5 @@
 //! Reading: snapshots, views, and objects whose fields load when Python asks for them.
-//!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
 //! | `snapshot`, `view` | handles on a federation and on a container, as of a commit |
 //! | `values` | values that objects are searched by, and bounds of clusters |

@@ -5,7 +5,8 @@
 //! alone.
 //!
 //! 1. Values do not change: a view never does, so a column is read once per block.
-//! 2. A field does not hide an attribute of `Object` with the same name. It goes before one of a declared class.
+//! 2. A field does not hide an attribute of `Object` with the same name. It takes precedence over one of a declared
+//!    class.
 //! 3. No cycles of references: views do not refer to their objects.
 
 use std::cell::Cell;
@@ -98,7 +99,7 @@ pub struct Object {
 
 thread_local! {
     /// The object that [`Object::of_class`] is making: Python allocates objects of derived classes, and calls
-    /// [`Object::new`] for what is in them.
+    /// [`Object::new`] for their contents.
     static IN_THE_MAKING: Cell<Option<Object>> = const { Cell::new(None) };
 }
 
@@ -292,8 +293,8 @@ impl Object {
         }
     }
 
-    /// What a link by an index leads to; raises `AttributeError` for any other name that is neither a field nor
-    /// another attribute.
+    /// The target of a link by an index; raises `AttributeError` for any other name that is neither a field nor another
+    /// attribute.
     fn __getattr__<'py>(
         slf: &Bound<'py, Self>,
         name: &Bound<'py, PyString>,
@@ -362,9 +363,9 @@ impl Object {
         Ok(format!("<{} {}: {fields}>", self.class_name(py)?, oid.__str__()))
     }
 
-    /// Return the object in 3D, with what its links lead to: notebooks show it, ``save(path)`` writes a page.
+    /// Return the object in 3D, with the targets of its links: notebooks show it, ``save(path)`` writes a page.
     ///
-    /// A field of this name, or a method of a declared class, goes before the method.
+    /// A field of this name, or a method of a declared class, takes precedence over the method.
     ///
     /// Parameters
     /// ----------

@@ -154,7 +154,7 @@ impl ViewHandle {
         Ok(ends_of(runs))
     }
 
-    /// The ranges of an earlier view's entries whose objects may be others: pairs of `uint64`, as bytes.
+    /// The ranges of an earlier view's entries whose objects may have changed: pairs of `uint64`, as bytes.
     fn changed_entries(&self, py: Python<'_>, earlier: &ViewHandle) -> PyResult<Buffer> {
         let (view, earlier) = (self.view.get()?, earlier.view.get()?);
         let ranges = py.detach(|| view.changed_entries(earlier)).or_raise()?;
@@ -333,7 +333,7 @@ pub(crate) fn fetched<'py>(
 /// After an interrupt the operation runs to its end by itself, and its result is dropped.
 ///
 /// # Errors
-/// What a signal raises; `InternalError` if the operation panicked.
+/// The exception of a signal handler; `InternalError` if the operation panicked.
 pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     operation: impl FnOnce() -> T + Send + 'static,

@@ -133,7 +133,7 @@ impl ColumnBuilder {
         self.push_items(plain.try_iter().map_err(|_| RejectedValue::of(values, "a list"))?)
     }
 
-    /// Whether Python knows what values stand for: those of the column, or of columns in it.
+    /// Whether values have a meaning that Python applies: in this column, or in columns within it.
     fn has_meaning(&self) -> bool {
         match self {
             ColumnBuilder::Meaning(_) => true,

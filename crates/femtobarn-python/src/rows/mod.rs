@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `column` | the builder for a field of any type |
 //! | `record`, `variant`, `number`, `link` | builders for fields of these types |
-//! | `alternatives` | which alternative of a variant a value goes to |
+//! | `alternatives` | the alternative of a variant that stores a value |
 //! | `rejected_value` | why a value cannot be stored, and in which field |
 //!
 //! An object's values go from its attributes into one growing vector per column; whole columns then go to the
@@ -44,8 +44,8 @@ impl RowBuilder {
         Self { class: class.name.clone(), root, rows: 0 }
     }
 
-    /// Starts for rows that are dictionaries of some fields, by their dotted paths; none if there is no such field, or
-    /// it is within a list.
+    /// Starts for rows that are dictionaries of some fields, by their dotted paths; `None` if a field does not exist or
+    /// is within a list.
     pub(crate) fn of_fields(py: Python<'_>, class: &Class, paths: &[Text]) -> Option<Self> {
         let field = |path: &Text| {
             let field = field_at(&class.fields, path)?;

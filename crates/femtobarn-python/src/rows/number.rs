@@ -102,8 +102,8 @@ impl NumberBuilder {
         Ok(())
     }
 
-    /// Adds all values of an array of exactly this type; returns their number, or `None` if the object is no
-    /// such array.
+    /// Adds all values of an array of exactly this type; returns their number, or `None` if the object is not an array
+    /// of this type.
     pub(super) fn push_buffer(
         &mut self,
         array: &Bound<'_, PyAny>,

@@ -104,8 +104,7 @@ pub(crate) fn create(folder: &Path, of: &str, size: usize, links: usize, writers
     Ok(())
 }
 
-/// Appends objects to the writer's container. Each of the links that the class has goes to an earlier
-/// object.
+/// Appends objects to the writer's container. Each link of the class points to an earlier object.
 pub(crate) fn append(folder: &Path, of: &str, work: &Appends) -> Outcome {
     let pool = &work.pool;
     let federation = crate::open(folder, OpenOptions::default())?;

@@ -96,7 +96,7 @@ impl Client for Transactions {
 
 /// The catalogue's part alone: each commit publishes a version equal to the previous one.
 struct Publisher {
-    // Freed before the session ends: at a server of several, one that ends with a lock would end those of all others.
+    // Freed before the session ends: at one of several servers, a session that ends with a lock would end all others.
     _shared: LockGuard,
     catalogue: Box<dyn Catalogue>,
     newest: VersionRow,

@@ -79,7 +79,7 @@ fn file_of(folder: &Path, container: &str) -> PathBuf {
     folder.join("databases").join(format!("{database}.root"))
 }
 
-/// The pages of fields and of what is in them, cluster by cluster.
+/// The pages of fields and of their subfields, cluster by cluster.
 fn pages_of(view: &View, file: &File, names: &str) -> Result<Vec<StoredPage>, Error> {
     let reader = view.reader();
     let schema = reader.schema();

@@ -1,4 +1,4 @@
-//! Engines that Femtobarn is compared with and that are reached from Rust, and what the machine can do at most.
+//! Engines that Femtobarn is compared with and that are reached from Rust, and the limits of the machine.
 //!
 //! ```text
 //! peers append ENGINE PATH POOL SIZE COUNT COMMIT WRITER     objects one by one, COMMIT in a transaction

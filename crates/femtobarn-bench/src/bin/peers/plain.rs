@@ -152,7 +152,7 @@ fn resident(file: &File) -> Outcome<usize> {
     // SAFETY: nothing is read through the mapping.
     let map = unsafe { Mmap::map(file)? };
     let mut pages = vec![0_u8; map.len().div_ceil(4096)];
-    // SAFETY: the mapping has so many bytes, and the vector a byte for each of their pages.
+    // SAFETY: the mapping has `map.len()` bytes, and the vector a byte for each of their pages.
     let done = unsafe {
         nix::libc::mincore(map.as_ptr().cast_mut().cast(), map.len(), pages.as_mut_ptr())
     };

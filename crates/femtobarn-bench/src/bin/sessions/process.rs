@@ -15,7 +15,7 @@ pub(crate) struct State {
 
 /// CPU seconds that a process has taken, with those of its threads.
 pub(crate) fn cpu_seconds(process: u32) -> Outcome<f64> {
-    // What `/proc` says is in hundredths of a second, which is too coarse.
+    // `/proc` counts in hundredths of a second, which is too coarse.
     let clock = clock_getcpuclockid(Pid::from_raw(process as i32))?;
     Ok(Duration::from(clock_gettime(clock)?).as_secs_f64())
 }

@@ -144,7 +144,7 @@ impl<'a> FaultRun<'a> {
         let text = error.to_string();
         let is_right = match error.kind() {
             ErrorKind::Full => full,
-            // It struck the commit of a thread, which nobody sees fail.
+            // The fault struck the commit of a background thread, whose failure only later calls report.
             ErrorKind::Closed => text.contains("an earlier commit"),
             // SQLite does not always distinguish a full disk from a failing one.
             ErrorKind::Io => true,
@@ -166,7 +166,7 @@ impl<'a> FaultRun<'a> {
     fn read_on(&self, runner: &Runner, error: &Error) -> Result<(), String> {
         let Some(federation) = runner.opened() else { return Ok(()) };
         if is_away(federation)? {
-            // It comes back only to a disk that takes writes: after the fault.
+            // The database can be staged only to a writable disk: after the fault.
             return Ok(());
         }
         let count = self.acknowledged.steps.len();
@@ -189,7 +189,7 @@ impl<'a> FaultRun<'a> {
         let Some(federation) = runner.opened() else { return Ok(()) };
         let is_undone = self.workload.is_after(federation, count);
         if is_undone.is_err() && is_away(federation)? {
-            // It comes back to a federation that was opened again.
+            // The database is staged once the federation is opened again.
             return Ok(());
         }
         let is_undone =
@@ -235,7 +235,7 @@ fn display_name(path: &Path) -> String {
     }
 }
 
-/// Whether a database is in a store alone.
+/// Whether a database is nearline.
 fn is_away(federation: &Federation) -> Result<bool, String> {
     let residences = federation.residences().map_err(|error| error.to_string())?;
     let is_away = |state| matches!(state, ResidenceState::Nearline | ResidenceState::Staging);

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `record NAME FOLDER TRACE` | runs a workload in `FOLDER/fed` and records its operations on files |
 //! | `copy NAME FOLDER TRACE` | runs a script elsewhere, and records the operations of a copy that follows into `FOLDER/fed` |
-//! | `fail NAME KIND FOLDER LIMIT SEED` | runs it repeatedly, each time with a fault at another operation |
+//! | `fail NAME KIND FOLDER LIMIT SEED` | runs a workload repeatedly, each time with a fault at another operation |
 //! | `write FOLDER WRITER COUNT` | is one writer of the soak; prints the number of each commit |
 //! | `jobs FOLDER COUNT SEED` | runs jobs with tasks in processes of their own; prints the number of jobs after each commit |
-//! | `task FOLDER TASK END` | is a run of such a task: reads its fork, writes its receipt, or dies before |
+//! | `task FOLDER TASK END` | is one run of a task of a job: reads its fork, writes its receipt, or dies before |
 //! | `history FOLDER LEVEL PROCESS COUNT` | is one process of a history; prints its transactions |
 
 mod fault_runs;

@@ -4,7 +4,7 @@
 //!
 //! 1. Operations on the folder are executed and recorded one at a time, so a trace has the order in which the
 //!    kernel saw them.
-//! 2. Only what the kernel did is recorded: of a short write, the bytes that were written.
+//! 2. Only the effect in the kernel is recorded: of a short write, the bytes that were written.
 //! 3. Nothing here calls a function that `c_library` defines.
 //! 4. Lock files and SQLite's shared memory do not survive a crash and are not recorded. Faults strike them like
 //!    any other file.
