@@ -62,8 +62,8 @@ pub fn prepare(folder: &Path) -> Result<()> {
     transaction.commit().map(drop)
 }
 
-/// Runs jobs until there are `count`, unless the process dies before. Calls `told` after each commit, with the number of
-/// jobs that are committed.
+/// Runs jobs until there are `count`, unless the process dies before. Calls `acknowledge` after each commit, with the
+/// number of committed jobs.
 ///
 /// # Errors
 /// A text for errors of the engine and of processes.
@@ -71,7 +71,7 @@ pub fn run(
     folder: &Path,
     count: u64,
     seed: u64,
-    mut told: impl FnMut(u64),
+    mut acknowledge: impl FnMut(u64),
 ) -> std::result::Result<(), String> {
     let mut random = SplitMix(seed);
     let federation = Federation::open(folder).map_err(say("cannot open it"))?;
@@ -89,7 +89,7 @@ pub fn run(
         die_by_chance(&mut random);
         transaction.commit().map_err(say("no commit"))?;
         die_by_chance(&mut random);
-        told(job + 1);
+        acknowledge(job + 1);
     }
     Ok(())
 }
@@ -185,12 +185,12 @@ pub fn run_task(
     into.write_all(&receipt.encode()).map_err(say("no answer"))
 }
 
-/// Checks that a snapshot has the objects of whole jobs, each task's once and in order, and those of `told` jobs at
-/// least. Returns the number of jobs.
+/// Checks that a snapshot has the objects of at least `acknowledged` complete jobs, those of each task once and in
+/// order. Returns the number of jobs.
 ///
 /// # Errors
 /// The first violation.
-pub fn check(snapshot: &Snapshot, told: u64) -> std::result::Result<u64, String> {
+pub fn check(snapshot: &Snapshot, acknowledged: u64) -> std::result::Result<u64, String> {
     let path = format!("{DATABASE}/{CONTAINER}");
     let found = objects_of(snapshot, &path).map_err(say(&path))?;
     let jobs = found.len() as u64 / (TASKS * OBJECTS);
@@ -198,8 +198,8 @@ pub fn check(snapshot: &Snapshot, told: u64) -> std::result::Result<u64, String>
     if !expected.eq(found) {
         return Err(format!("{path}: not the contents after {jobs} jobs"));
     }
-    if jobs < told {
-        return Err(format!("{path}: {told} jobs were acknowledged, {jobs} are there"));
+    if jobs < acknowledged {
+        return Err(format!("{path}: {acknowledged} jobs were acknowledged, {jobs} are there"));
     }
     Ok(jobs)
 }

@@ -71,11 +71,16 @@ pub fn prepare(folder: &Path, writers: u64) -> Result<()> {
     transaction.commit().map(drop)
 }
 
-/// Commits `count` transactions, unless the process is killed before. Calls `told` after each commit.
+/// Commits `count` transactions, unless the process is killed before. Calls `acknowledge` after each commit.
 ///
 /// # Errors
 /// Those of the engine, except [`ErrorKind::Busy`], after which the transaction is repeated.
-pub fn write(folder: &Path, writer: u64, count: u64, mut told: impl FnMut(u64)) -> Result<()> {
+pub fn write(
+    folder: &Path,
+    writer: u64,
+    count: u64,
+    mut acknowledge: impl FnMut(u64),
+) -> Result<()> {
     let federation = Federation::open(folder)?;
     let path = format!("{}/{}", database(writer), container(writer));
     let first = federation.snapshot(None)?.view(&path)?.entries();
@@ -83,7 +88,7 @@ pub fn write(folder: &Path, writer: u64, count: u64, mut told: impl FnMut(u64)) 
     while number < first + count {
         match transact(&federation, writer, number) {
             Ok(()) => {
-                told(number);
+                acknowledge(number);
                 number += 1;
             }
             Err(error) if error.kind() == ErrorKind::Busy => {}
@@ -112,19 +117,19 @@ fn transact(federation: &Federation, writer: u64, number: u64) -> Result<()> {
     transaction.commit().map(drop)
 }
 
-/// Checks the contents of a snapshot. `told` has, for each writer, the number of commits that were acknowledged
+/// Checks the contents of a snapshot. `acknowledged` has, for each writer, the number of commits that were acknowledged
 /// before the snapshot was taken. Returns the number of commits in the snapshot.
 ///
 /// # Errors
 /// The first violation.
-pub fn check(snapshot: &Snapshot, told: &[u64]) -> std::result::Result<Vec<u64>, String> {
+pub fn check(snapshot: &Snapshot, acknowledged: &[u64]) -> std::result::Result<Vec<u64>, String> {
     let mut counts = vec![];
-    for (writer, told) in (0..).zip(told) {
+    for (writer, acknowledged) in (0..).zip(acknowledged) {
         let path = format!("{}/{}", database(writer), container(writer));
         let found = objects(snapshot, &path).map_err(say(&path))?;
         let count = found.len() as u64;
-        if count < *told {
-            return Err(format!("{path}: {told} transactions acknowledged, {count} found"));
+        if count < *acknowledged {
+            return Err(format!("{path}: {acknowledged} transactions acknowledged, {count} found"));
         }
         if found != expected(writer, count) {
             return Err(format!("{path}: not the contents after {count} transactions"));

@@ -30,28 +30,28 @@ fn has_raised() -> bool {
     handled.map_err(|raised| RAISED.set(Some(raised))).is_err()
 }
 
-/// Runs `operation` with the interpreter unlocked. `tell` is a Python function, called with the activity, the
+/// Runs `operation` with the interpreter unlocked. `on_progress` is a Python function, called with the activity, the
 /// file or database, the bytes done and the total. An exception that it raises and Ctrl-C stop the operation.
 ///
 /// # Errors
-/// `WrongTypeError` if `tell` cannot be called; the exception that `tell` raised; `KeyboardInterrupt`; or the
-/// error of the operation.
+/// `WrongTypeError` if `on_progress` cannot be called; the exception that it raised; `KeyboardInterrupt`; or the error
+/// of the operation.
 pub(crate) fn watched<T: Send>(
     py: Python<'_>,
-    tell: Option<Py<PyAny>>,
+    on_progress: Option<Py<PyAny>>,
     operation: impl FnOnce(&mut Watch<'_>) -> PyResult<T> + Send,
 ) -> PyResult<T> {
-    if let Some(tell) = tell.as_ref().map(|tell| tell.bind(py))
-        && !tell.is_callable()
+    if let Some(on_progress) = on_progress.as_ref().map(|on_progress| on_progress.bind(py))
+        && !on_progress.is_callable()
     {
         let text = "progress must be a function of four arguments: activity, file or database, bytes done \
                     and total; got";
-        return Err(wrong_type(format!("{text} {}", tell.repr()?)));
+        return Err(wrong_type(format!("{text} {}", on_progress.repr()?)));
     }
     let mut raised = None;
     let done = stoppable(py, || {
         let mut watch = |progress: &Progress| {
-            let heard = Python::attach(|py| self::tell(py, tell.as_ref(), progress));
+            let heard = Python::attach(|py| report_progress(py, on_progress.as_ref(), progress));
             heard.map_err(|error| raised = Some(error)).is_ok()
         };
         operation(&mut watch)
@@ -63,7 +63,11 @@ pub(crate) fn watched<T: Send>(
 ///
 /// # Errors
 /// The exception that the function raises, or `KeyboardInterrupt`.
-pub(crate) fn tell(py: Python<'_>, to: Option<&Py<PyAny>>, progress: &Progress) -> PyResult<()> {
+pub(crate) fn report_progress(
+    py: Python<'_>,
+    to: Option<&Py<PyAny>>,
+    progress: &Progress,
+) -> PyResult<()> {
     py.check_signals()?;
     if let Some(to) = to {
         let Progress { doing, of, done, total } = progress;

@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::durations::lock_wait_of;
 use crate::error::OrRaise;
-use crate::progress::{tell, watched};
+use crate::progress::{report_progress, watched};
 use crate::text::Text;
 use crate::upkeep::UpkeepHandle;
 
@@ -128,8 +128,8 @@ pub(crate) fn stage_for_readers(federation: &Federation) {
         let staged = stage(&mut |progress| {
             let goes_on = Python::attach(|py| {
                 // A terminal that is gone stops nobody; Ctrl-C and the end of the program do.
-                let told = tell(py, bar.as_ref(), progress);
-                told.map_or_else(|error| error.is_instance_of::<PyException>(py), |()| true)
+                let reported = report_progress(py, bar.as_ref(), progress);
+                reported.map_or_else(|error| error.is_instance_of::<PyException>(py), |()| true)
             });
             was_stopped |= !goes_on;
             goes_on

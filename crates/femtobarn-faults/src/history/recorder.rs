@@ -116,7 +116,7 @@ pub enum Surroundings {
     Deadly,
 }
 
-/// Runs random transactions while `goes_on` returns true for their number, and passes each to `tell`. `writer` is the
+/// Runs random transactions while `goes_on` returns true for their number, and passes each to `record`. `writer` is the
 /// seed, and must be unique among the threads and processes of a history.
 ///
 /// # Errors
@@ -127,7 +127,7 @@ pub fn run(
     level: IsolationLevel,
     (writer, surroundings): (u64, Surroundings),
     goes_on: impl Fn(u64) -> bool,
-    mut tell: impl FnMut(ObservedTransaction),
+    mut record: impl FnMut(ObservedTransaction),
 ) -> Result<()> {
     let mut random = SplitMix(writer);
     let mut next = writer << 20;
@@ -139,7 +139,7 @@ pub fn run(
         let mut announce = |operations: &[RegisterOperation]| {
             if surroundings == Surroundings::Deadly {
                 let (outcome, operations) = (TransactionOutcome::Unknown, operations.to_vec());
-                tell(ObservedTransaction { time: start..start, outcome, operations });
+                record(ObservedTransaction { time: start..start, outcome, operations });
             }
         };
         let level = (level, &mut announce as Announce);
@@ -159,7 +159,7 @@ pub fn run(
             Err(error) => return Err(error),
         };
         let operations = run.operations;
-        tell(ObservedTransaction { time: start..now(), outcome, operations });
+        record(ObservedTransaction { time: start..now(), outcome, operations });
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::{
     CommitInQueue, CommittingClient, HOME, Publication, PublishingGuard, PublishingState,
-    PublishingStep, SentRequest, Told,
+    PublishingStep, Reported, SentRequest,
 };
 
 impl Publication {
@@ -28,15 +28,15 @@ impl Publication {
         if !client.has_begun || number == 1 {
             return;
         }
-        if client.told == Told::Nothing {
+        if client.reported == Reported::Nothing {
             self.asking_steps(state, number, add);
         }
-        if client.holds.is_none() && client.told == Told::Refused && client.has_session {
+        if client.holds.is_none() && client.reported == Reported::Refused && client.has_session {
             let again = with(&|_, client| client.holds = Some(home.epochs[0]));
             add(PublishingStep::RunAgain(number), again);
-        } else if client.told != Told::Nothing && client.holds.is_some() {
+        } else if client.reported != Reported::Nothing && client.holds.is_some() {
             let freed = with(&|after, client| {
-                if client.told == Told::InDoubt && home.is_up {
+                if client.reported == Reported::InDoubt && home.is_up {
                     after.fence_off();
                 }
                 client.holds = None;
@@ -44,7 +44,7 @@ impl Publication {
             add(PublishingStep::Unlock(number), freed);
         }
         if !client.has_session && home.is_up {
-            let may_hold = client.told == Told::Nothing && !client.has_lost;
+            let may_hold = client.reported == Reported::Nothing && !client.has_lost;
             for holds in [true, false] {
                 let opened = with(&|_, client| {
                     client.has_session = true;
@@ -82,7 +82,10 @@ impl Publication {
         };
         let home_is_up = state.servers[HOME].is_up;
         if client.asked == 0 && client.has_lost {
-            add(PublishingStep::GiveUp(number), with(&|client| client.told = Told::Refused));
+            add(
+                PublishingStep::GiveUp(number),
+                with(&|client| client.reported = Reported::Refused),
+            );
         } else if client.refused.is_none() {
             let most = if self.is_alone { 2 } else { 3 };
             // The client asks the home first.
@@ -98,14 +101,17 @@ impl Publication {
             }
         }
         if client.asked > 0 {
-            add(PublishingStep::GiveUp(number), with(&|client| client.told = Told::InDoubt));
+            add(
+                PublishingStep::GiveUp(number),
+                with(&|client| client.reported = Reported::InDoubt),
+            );
         }
         let answered = client.asked.checked_sub(1).map(|current| client.requests[current]);
         if let Some(SentRequest::Answered(is_committed)) = answered {
             let is_doubted = client.asked == 3 && self.has(PublishingGuard::DoubtElsewhere);
             let taken = with(&|client| match (is_committed, is_doubted) {
-                (true, _) => client.told = Told::Committed,
-                (false, false) => client.told = Told::Refused,
+                (true, _) => client.reported = Reported::Committed,
+                (false, false) => client.reported = Reported::Refused,
                 (false, true) => {
                     client.refused = Some(None);
                     client.requests[2] = SentRequest::None;
@@ -136,16 +142,20 @@ impl Publication {
                 let looked = with(&|client| {
                     client.refused = Some(Some(has_moved));
                     match has_moved {
-                        true if !looks_again => client.told = Told::Refused,
+                        true if !looks_again => client.reported = Reported::Refused,
                         true => {}
-                        false => client.told = Told::InDoubt,
+                        false => client.reported = Reported::InDoubt,
                     }
                 });
                 add(PublishingStep::LookForHome(number), looked);
             }
             Some(Some(true)) if self.may_look(state) => {
-                let told = if state.has(number) { Told::Committed } else { Told::Refused };
-                add(PublishingStep::LookForCommit(number), with(&|client| client.told = told));
+                let reported =
+                    if state.has(number) { Reported::Committed } else { Reported::Refused };
+                add(
+                    PublishingStep::LookForCommit(number),
+                    with(&|client| client.reported = reported),
+                );
             }
             _ => {}
         }

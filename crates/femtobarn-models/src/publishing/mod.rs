@@ -112,7 +112,7 @@ pub enum PublishingStep {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Told {
+enum Reported {
     Nothing,
     Committed,
     Refused,
@@ -176,7 +176,7 @@ struct CommittingClient {
     /// Whether the entry has refused its commit, and whether the home was another server then, once the client has
     /// checked.
     refused: Option<Option<bool>>,
-    told: Told,
+    reported: Reported,
 }
 
 /// The open transaction of the catalogue, which holds the catalogue's lock.
@@ -218,17 +218,19 @@ impl PublishingState {
             }
         }
         if client == 1 {
-            self.clients[1].told = if is_committed { Told::Committed } else { Told::Refused };
+            self.clients[1].reported =
+                if is_committed { Reported::Committed } else { Reported::Refused };
         }
     }
 
     /// Removes answers and requests that no participant waits for, so that equal states compare equal.
     fn tidy(mut self) -> Self {
         for client in &mut self.clients {
-            if client.told != Told::Nothing {
+            if client.reported != Reported::Nothing {
                 (client.refused, client.has_lost) = (None, false);
             }
-            let current = client.asked.checked_sub(1).filter(|_| client.told == Told::Nothing);
+            let current =
+                client.asked.checked_sub(1).filter(|_| client.reported == Reported::Nothing);
             for (number, request) in client.requests.iter_mut().enumerate() {
                 if *request != SentRequest::OnItsWay && current != Some(number) {
                     *request = SentRequest::None;
@@ -280,7 +282,7 @@ impl Model for Publication {
             asked: 0,
             requests: [SentRequest::None; 3],
             refused: None,
-            told: Told::Nothing,
+            reported: Reported::Nothing,
         };
         PublishingState {
             commits: vec![],
@@ -317,11 +319,11 @@ impl Model for Publication {
             }
         }
         for (number, client) in state.clients.iter().enumerate() {
-            match client.told {
-                Told::Committed if !state.has(number) => {
+            match client.reported {
+                Reported::Committed if !state.has(number) => {
                     return Some("4: what is acknowledged is published");
                 }
-                Told::Refused if state.has(number) => {
+                Reported::Refused if state.has(number) => {
                     return Some("4: what is refused is not published");
                 }
                 _ => {}
@@ -332,13 +334,13 @@ impl Model for Publication {
 
     fn reached(&self, state: &PublishingState, note: &mut dyn FnMut(&'static str)) {
         for client in &state.clients {
-            match (client.told, client.asked) {
-                (Told::Committed, 1) => note("committed at once"),
-                (Told::Committed, 2) => note("committed when asked again"),
-                (Told::Committed, 3) => note("committed at the entry"),
-                (Told::Refused, 3) => note("refused at the entry"),
-                (Told::Refused, _) => note("refused at the home"),
-                (Told::InDoubt, _) => note("in doubt"),
+            match (client.reported, client.asked) {
+                (Reported::Committed, 1) => note("committed at once"),
+                (Reported::Committed, 2) => note("committed when asked again"),
+                (Reported::Committed, 3) => note("committed at the entry"),
+                (Reported::Refused, 3) => note("refused at the entry"),
+                (Reported::Refused, _) => note("refused at the home"),
+                (Reported::InDoubt, _) => note("in doubt"),
                 _ => {}
             }
         }

@@ -87,7 +87,7 @@ impl Publication {
             let asks = self.has(PublishingGuard::AskAfterLostAnswer);
             let first = (0..2).find(|number| results[*number] == GroupResult::Applied);
             if asks && first.is_none_or(|first| state.has(first)) {
-                self.tell(&mut after, at, results);
+                self.answer_commits(&mut after, at, results);
             }
             add(PublishingStep::AskCatalogue(at), after.tidy());
         }
@@ -111,7 +111,7 @@ impl Publication {
     }
 
     /// Answers the commits of a transaction that has ended.
-    fn tell(&self, after: &mut PublishingState, by: usize, results: [GroupResult; 2]) {
+    fn answer_commits(&self, after: &mut PublishingState, by: usize, results: [GroupResult; 2]) {
         for (number, result) in results.into_iter().enumerate() {
             let is_again = after.servers[by].queue[number].is_some_and(|queued| queued.is_again);
             let looks = is_again && self.has(PublishingGuard::LookUp);
@@ -150,7 +150,7 @@ impl Publication {
             return;
         }
         let mut after = end(true);
-        self.tell(&mut after, open.by, open.results);
+        self.answer_commits(&mut after, open.by, open.results);
         add(PublishingStep::Committed, after.tidy());
         if state.faults_left == 0 {
             return;
