@@ -120,7 +120,7 @@ def follow(
 ) -> Follower:
     """Copy a federation from its server, and keep the copy up to date.
 
-    The copy is a federation of its own folder, with all files, that takes no changes but its leader's: at
+    The copy is a federation of its own folder, with all files, that accepts no changes but its leader's: at
     every moment it is a complete, older state of the federation. It can be read, served and backed up.
 
     Parameters

@@ -50,7 +50,7 @@ def serve(
     redirect_caches
         ``root://`` URLs of caches of these servers, with the same path, for files that many clients read.
     port
-        Port to listen on, 1094 if it is given neither here nor in `config`; 0 takes any free port.
+        Port to listen on, 1094 if it is given neither here nor in `config`; 0 means any free port.
     address
         Address to listen on: by default all, with a certificate in `config` or `tls_off`; else 127.0.0.1.
     tls_off

@@ -73,7 +73,7 @@ class Residence:
     path: str
     """Its file, where it is or will be."""
     sealed: bool
-    """Whether it takes no more commits; only then it can be copied to a store."""
+    """Whether it accepts no more commits; only then it can be copied to a store."""
     copies: list[Copy]
     pins: list[Pin]
 
@@ -166,7 +166,7 @@ class Storage:
     ) -> None:
         """Bring databases back to the disk; those that are there stay as they are.
 
-        A copy that turns out to be damaged or gone is recorded as lost, and the next one is taken.
+        A copy that turns out to be damaged or gone is recorded as lost, and the next one is tried.
 
         Parameters
         ----------

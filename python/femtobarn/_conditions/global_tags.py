@@ -121,7 +121,7 @@ class Conditions:
 
         In the row of a merge, ``merge`` has the ``branch``, the tag ``into`` which it was merged (empty for
         the series themselves), the commit ``csn`` as of which the branch was merged, the number of
-        ``conflicts`` and the side that was taken there, ``on_conflict``. In other rows it is None.
+        ``conflicts`` and the side that was chosen there, ``on_conflict``. In other rows it is None.
 
         Raises
         ------

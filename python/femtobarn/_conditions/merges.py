@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Conflict", "Merged", "OnConflict", "merge", "merges_of"]
 
 OnConflict = Literal["refuse", "ours", "theirs"]
-"""Which side is taken where both have changed: none, that of the series, or that of the branch."""
+"""The side that wins where both have changed: none, the series, or the branch."""
 
 DATABASE, CONTAINER = "conditions", "merges"
 """Where the merges are recorded."""
@@ -166,7 +166,7 @@ def _last_merge(txn: Transaction, branch: str, into: str | None) -> int | None:
 
 
 def _writer(txn: Transaction, path: str, into: str | None) -> SeriesWriter:
-    """Open the series that takes the conditions of a branch.
+    """Open the series into which the conditions of a branch are merged.
 
     Raises
     ------
@@ -309,7 +309,7 @@ class _Part:
             self.writer.extend(conditions, since=since, until=until, channel=self.channel)
 
     def _continued(self) -> tuple[Values, Values, Values]:
-        """Return what begins anew behind what is taken.
+        """Return the conditions that have to begin anew behind the merged ranges.
 
         With ``open``, a condition is not valid any more after the next one.
         """

@@ -30,7 +30,7 @@ PASSWORD = "FEMTOBARN_MQTT_PASSWORD"
 """Environment variable with the password of a broker whose address has a user without one."""
 
 MESSAGES_MAX = 100_000
-"""Messages that wait to be read. While there are more, none is taken from the network."""
+"""Limit of messages in the queue. While it is full, none is read from the network."""
 
 RECONNECT_SECONDS_MAX = 30
 """The longest pause before the broker is tried again."""

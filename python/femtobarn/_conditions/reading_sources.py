@@ -28,7 +28,7 @@ BLOCK_BYTES = 1 << 18
 """Bytes that are read at once."""
 
 LINE_BYTES_MAX = 1 << 20
-"""A longer line is not taken."""
+"""Limit of a line; a longer one is refused."""
 
 PIPE_BYTES = 1 << 20
 """Size of a pipe's buffer that is asked for, so that more lines come at once."""
@@ -155,7 +155,7 @@ class Recording:
 
     def __post_init__(self) -> None:
         self.malformed = 0
-        """Number of lines or messages that were not taken."""
+        """Number of lines or messages that were refused."""
         self.recorder: Recorder | None = None
         self._is_stopping = False
         self._form: ReadingForm | None = None
@@ -167,7 +167,7 @@ class Recording:
             self._begin(self.definition)
 
     def stop(self) -> None:
-        """End as soon as what was taken is durable; a signal handler may call it."""
+        """End as soon as the readings so far are durable; a signal handler may call it."""
         self._is_stopping = True
 
     def run(self) -> None:

@@ -49,7 +49,7 @@ TRUTHS = {"true": True, "false": False, "True": True, "False": False, "1": True,
 
 
 class Problem(NamedTuple):
-    """A line or message that was not taken."""
+    """A line or message that was refused."""
 
     number: int
     """Its number, from 1 on."""

@@ -1,4 +1,4 @@
-"""Run tables: which run and luminosity block was taken when, and when a block began."""
+"""Run tables: the run and luminosity block at a time, and the time when a block began."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIELDS = ("run", "block")
 
 
 class RunTable:
-    """A series on the clock ``time`` that says which run and luminosity block was taken when.
+    """A series on the clock ``time`` with the run and luminosity block at each time.
 
     It lets a job with the times of events look up series on the clock ``run``, and the reverse. It is read
     whole when it is made.

@@ -257,7 +257,7 @@ def _manifest(job: Job, kind: Kind, ranges: Ranges, facts: list[SeriesFacts]) ->
 
 
 def _container_name(path: str, taken: set[str]) -> str:
-    """Return a name for the RNTuple of a series that is not taken.
+    """Return an unused name for the RNTuple of a series.
 
     Examples
     --------

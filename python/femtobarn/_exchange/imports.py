@@ -107,7 +107,7 @@ class Imports:
             Processes that read while this one writes. With 1 a thread reads, which is enough for numbers.
             A script that gives more needs ``if __name__ == "__main__":``.
         batch_bytes
-            Size of one read, uncompressed; each job takes a few times as much memory.
+            Size of one read, uncompressed; each job needs a few times as much memory.
         links
             Whether indices of elements of the same object become links, stored as the numbers that they are.
         progress

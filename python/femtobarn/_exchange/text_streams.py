@@ -19,7 +19,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 class TextStream:
-    """The uncompressed bytes of a file, and how many bytes of the file they have taken.
+    """The uncompressed bytes of a file, and the number of bytes of the file that were read for them.
 
     Attributes
     ----------

@@ -88,7 +88,7 @@ def _comparison(node: ast.Compare) -> Comparison | None:
 
 
 def _column(node: ast.AST) -> tuple[str | None, bool]:
-    """Return the column that an operand is, or None, and whether its absolute values are taken."""
+    """Return the column that an operand is, or None, and whether the operand is its absolute value."""
     match node:
         case ast.Name(id=name):
             return name, False

@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     N = TypeVar("N")
 
     class _Target(Generic[T]):
-        """Carries the target class of a link, for type checkers alone: they take any field of it."""
+        """Carries the target class of a link, for type checkers alone: they accept any field of it."""
 
         def __getattr__(self, name: str) -> Any: ...
 

@@ -20,7 +20,7 @@ ANSWER_SECONDS = 3.0
 PORTS = {"root": 1094, "roots": 1094, "http": 80, "https": 443}
 
 MARK = ".femtobarn-store"
-"""The file that the first copy puts into a folder, without which it is not taken for the store."""
+"""The file that the first copy puts into a folder, without which the folder does not count as the store."""
 
 
 def look_at_stores(folder: Path, used: set[str]) -> Iterator[Finding]:
