@@ -2,10 +2,10 @@
    interface (https://arrow.apache.org/docs/format/CDataInterface.html). femtobarn.hpp is a layer for C++ above it.
 
    1. A function that returns fb_status returns FB_OK, or the kind of its error; fb_last_error() then has the text.
-      What it would have returned through its last pointer is NULL, or a structure without a release function.
+      The result behind its last pointer is then NULL, or a structure without a release function.
    2. Handles are freed by their own function, in any order; NULL is ignored. A view keeps its snapshot, and that its federation.
    3. Handles may be used by several threads at once, but only in the process that made them, not in one that it forked.
-   4. Texts are UTF-8 and end with NUL. Pointers to structures may be NULL where that is said.
+   4. Texts are UTF-8 and end with NUL. Pointers to structures may be NULL only where this header says so.
    5. Functions are added in later versions; none changes. */
 
 #ifndef FEMTOBARN_H
@@ -90,22 +90,22 @@ typedef struct fb_names fb_names;
 typedef struct fb_view fb_view;
 typedef struct fb_transaction fb_transaction;
 
-/* How a federation is opened. Zero and NULL stand for the default, and so does NULL for the whole structure. */
+/* Options for opening a federation. Zero and NULL stand for the default, and so does NULL for the whole structure. */
 typedef struct fb_options {
-   uint64_t cache_bytes;       /* of the page cache; 256 MiB */
-   uint32_t threads;           /* that one call reads with; all cores */
-   uint32_t streams;           /* connections for prefetching from a server; 2 */
-   double timeout_seconds;     /* that requests wait for a server that was reached before; 60 */
-   const char *disk_cache;     /* folder of a cache for bytes from a server; none */
-   uint64_t disk_cache_bytes;  /* 16 GiB */
-   const char *const *memcached; /* addresses of memcached servers; none */
+   uint64_t cache_bytes;       /* size of the page cache; default: 256 MiB */
+   uint32_t threads;           /* threads of one call that reads; default: all cores */
+   uint32_t streams;           /* connections for prefetching from a server; default: 2 */
+   double timeout_seconds;     /* wait of requests for a server that was reached before; default: 60 */
+   const char *disk_cache;     /* folder of a cache for bytes from a server; default: none */
+   uint64_t disk_cache_bytes;  /* size of the disk cache; default: 16 GiB */
+   const char *const *memcached; /* addresses of memcached servers; default: none */
    size_t memcached_count;
 } fb_options;
 
-/* How a field and a constant compare. */
+/* The comparison of a field with a constant. */
 enum { FB_LESS = 0, FB_LESS_EQUAL = 1, FB_GREATER = 2, FB_GREATER_EQUAL = 3, FB_EQUAL = 4, FB_NOT_EQUAL = 5 };
 
-/* Which member of a constant is set. */
+/* The member of a constant that is set. */
 enum { FB_INTEGER = 0, FB_UNSIGNED = 1, FB_REAL = 2, FB_TEXT = 3 };
 
 /* A field compared with a constant. The field is a number or a text outside collections, such as "run" or "MET.pt", or the
@@ -142,7 +142,7 @@ fb_status fb_create(const char *folder, const char *name, fb_federation **federa
 
 void fb_federation_free(fb_federation *federation);
 
-/* ---- snapshots: a federation as of a commit. Vacuum keeps what a snapshot can read. */
+/* ---- snapshots: a federation as of a commit. Vacuum keeps the bytes that a snapshot can read. */
 
 fb_status fb_snapshot_newest(const fb_federation *federation, fb_snapshot **snapshot);
 
@@ -186,15 +186,15 @@ const char *fb_view_definition(const fb_view *view);
 /* Writes the entry behind the last one of each cluster, at most `capacity` of them, and the number of clusters. */
 fb_status fb_view_clusters(const fb_view *view, uint64_t *ends, size_t capacity, size_t *count);
 
-/* The type of what fb_view_read returns: a struct with the fields. */
+/* The type of the array that fb_view_read returns: a struct with the fields. */
 fb_status fb_view_schema(const fb_view *view, const char *const *paths, size_t path_count, struct ArrowSchema *schema);
 
 /* Fields of the objects of the entries from `first` to before `end`, without deleted ones and those that do not meet the
    conditions. The array lives until its release function is called. */
 fb_status fb_view_read(const fb_view *view, const char *const *paths, size_t path_count, uint64_t first, uint64_t end, const fb_condition *conditions, size_t condition_count, struct ArrowArray *array);
 
-/* For each entry from `first` to before `end`: the place of its object in what fb_view_read returns for these entries
-   without conditions, or -1 if it is deleted or does not meet the conditions. */
+/* For each entry from `first` to before `end`: the position of its object in the array that fb_view_read returns for
+   these entries without conditions, or -1 if it is deleted or does not meet the conditions. */
 fb_status fb_view_rows(const fb_view *view, uint64_t first, uint64_t end, const fb_condition *conditions, size_t condition_count, int64_t *rows);
 
 /* Fields of all objects that meet the conditions, cluster by cluster. */
@@ -202,13 +202,14 @@ fb_status fb_view_stream(const fb_view *view, const char *const *paths, size_t p
 
 void fb_view_free(fb_view *view);
 
-/* ---- transactions: what changes becomes visible by one commit, or not at all. */
+/* ---- transactions: all changes become visible by one commit, or not at all. */
 
 /* Begins a transaction. The message is shown in the history. */
 fb_status fb_transaction_begin(const fb_federation *federation, const char *message, fb_transaction **transaction);
 
 /* Creates a container, and its database if there is none of that name. The class is JSON, such as
-   {"name": "Event", "version": 1, "fields": [{"name": "run", "type": "uint32"}]}: what fb_view_definition returns. */
+   {"name": "Event", "version": 1, "fields": [{"name": "run", "type": "uint32"}]}: the form that fb_view_definition
+   returns. */
 fb_status fb_transaction_create(const fb_transaction *transaction, const char *path, const char *definition);
 
 /* Appends objects to a container, which is locked until the transaction ends: a struct with the fields of the class, of

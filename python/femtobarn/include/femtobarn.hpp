@@ -252,7 +252,7 @@ public:
       return array;
    }
 
-   /// For each entry the place of its object in what Read returns without conditions, or -1.
+   /// For each entry the position of its object in the array that Read returns without conditions, or -1.
    std::vector<std::int64_t> Rows(std::uint64_t first, std::uint64_t end, const Conditions &where = {}) const
    {
       std::vector<std::int64_t> rows(end > first ? end - first : 0);

@@ -171,7 +171,7 @@ public:
    }
 };
 
-/// What a slot reads: a block of entries, within a range.
+/// The block of entries, within a range, that a slot reads.
 struct Slot {
    std::shared_ptr<const View> fView;
    std::shared_ptr<const Conditions> fWhere;
