@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 
 from ._exceptions import check_progress
 
-__all__ = ["Progress", "Told", "bar", "check_told", "objects_bar"]
+__all__ = ["Progress", "ProgressOption", "bar", "check_progress_option", "objects_bar"]
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the objects done so far and the objects in all."""
 
-Told: TypeAlias = Progress | bool | None
+ProgressOption: TypeAlias = Progress | bool | None
 """The argument `progress`: a function to call, or whether to show a bar."""
 
 
@@ -26,14 +26,14 @@ def bar(**settings: Any) -> Any:
     return tqdm(unit_scale=True, disable=False if is_widget else None, leave=False, **settings)
 
 
-def check_told(progress: object) -> None:
+def check_progress_option(progress: object) -> None:
     """Raise an error if a caller's `progress` is neither a function nor a truth value."""
     if not isinstance(progress, bool):
         check_progress(progress, "done, total")
 
 
 @contextmanager
-def objects_bar(progress: Told, title: str, unit: str = " objects") -> Iterator[Progress | None]:
+def objects_bar(progress: ProgressOption, title: str, unit: str = " objects") -> Iterator[Progress | None]:
     """Return the function to call with the objects or bytes done: the caller's, or one that shows a bar.
 
     Raises
@@ -41,7 +41,7 @@ def objects_bar(progress: Told, title: str, unit: str = " objects") -> Iterator[
     WrongTypeError
         If `progress` is neither a function nor a truth value.
     """
-    check_told(progress)
+    check_progress_option(progress)
     if not isinstance(progress, bool):
         yield progress
     elif not progress:
@@ -49,8 +49,8 @@ def objects_bar(progress: Told, title: str, unit: str = " objects") -> Iterator[
     else:
         with bar(desc=title, unit=unit) as shown:
 
-            def tell(done: int, total: int) -> None:
+            def advance(done: int, total: int) -> None:
                 shown.total = total
                 shown.update(done - shown.n)
 
-            yield tell
+            yield advance

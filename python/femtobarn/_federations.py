@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
-from ._bars import Told
+from ._bars import ProgressOption
 from ._containers import Containers
 from ._exceptions import InvalidError, check_text
 from ._exchange.imports import Imports
@@ -352,7 +352,7 @@ class Federation(Containers, Upkeep, Servers, Storage, Imports):
         format: str | None = None,
         layout: str | None = None,
         aliases: Mapping[str, str] | None = None,
-        progress: Told = None,
+        progress: ProgressOption = None,
     ) -> int:
         """Export objects of containers to a file, as of the newest commit; see :meth:`Snapshot.export`."""
         return self.snapshot().export(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._bars import Told
+from ._bars import ProgressOption
 from ._containers import check_container_path
 from ._data.casts import Values
 from ._data.results import as_library
@@ -361,7 +361,7 @@ class Snapshot(Mapping[str, View[Object]]):
         format: str | None = None,
         layout: str | None = None,
         aliases: Mapping[str, str] | None = None,
-        progress: Told = None,
+        progress: ProgressOption = None,
     ) -> int:
         """Export the objects of containers to a file, and return their number.
 

@@ -314,12 +314,12 @@ def staging_bar() -> Progress:
     """Return what shows a user that a reader waits for a database to be brought back."""
     shown = bar(unit="B")
 
-    def tell(doing: str, of: str, done: int, total: int) -> None:
+    def advance(doing: str, of: str, done: int, total: int) -> None:
         shown.total = total
         shown.set_description_str(f"{doing} {of}", refresh=False)
         shown.update(done - shown.n)
 
-    return tell
+    return advance
 
 
 MOVE_SECONDS = 0.2

@@ -217,7 +217,7 @@ class _Writer:
                 until=np.array(rows.until[part], np.int64),
                 channel=rows.channel[part],
             )
-            self._tell(len(rows.since[part]))
+            self._report_progress(len(rows.since[part]))
         record_import(self._txn, self._source, path, series.tag, len(rows.since))
 
     def _columns(self, path: str, series: SourceSeries, part: slice) -> dict[str, list[Any]]:
@@ -231,7 +231,7 @@ class _Writer:
         links = [store.link(self._source, key) for key in values]
         return {"payload": links, "source_hash": [key.partition(" ")[0] for key in values]}
 
-    def _tell(self, count: int) -> None:
+    def _report_progress(self, count: int) -> None:
         self._done += count
         if self._progress is not None:
             self._progress(self._done, self._total)

@@ -63,9 +63,9 @@ def layout_of_arrow(data: Any) -> ak.contents.Content:
                 kind = _plain_type(data.type, decode)
                 data = data if kind == data.type else data.cast(kind)
         if isinstance(data, pa.ChunkedArray):
-            data = pa.chunked_array([_whole(chunk) for chunk in data.chunks], data.type)
+            data = pa.chunked_array([_unsliced(chunk) for chunk in data.chunks], data.type)
         elif isinstance(data, pa.Array):
-            data = _whole(data)
+            data = _unsliced(data)
         return ak.from_arrow(data, highlevel=False)
     except (AssertionError, NotImplementedError, TypeError, ValueError, pa.ArrowException) as error:
         kind = getattr(given, "type", None) or given.schema
@@ -98,7 +98,7 @@ def _plain_type(kind: Any, decode: bool) -> Any:
     return pa.large_list(item) if kinds.is_large_list(kind) else pa.list_(item)
 
 
-def _whole(array: Any) -> Any:
+def _unsliced(array: Any) -> Any:
     """Copy an array that is, or has in it, a slice of a larger one."""
     return array.take(np.arange(len(array))) if _is_part(array) else array
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .._bars import Told, objects_bar
+from .._bars import ProgressOption, objects_bar
 from .._data.arrays import columns_of
 from .._data.results import as_library
 from .._exceptions import (
@@ -75,7 +75,7 @@ def export_objects(
     path: str | os.PathLike[str],
     *,
     format: str | None = None,
-    progress: Told = None,
+    progress: ProgressOption = None,
 ) -> int:
     """Export objects to a file, and return their number.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._bars import Told, check_told, objects_bar
+from .._bars import ProgressOption, check_progress_option, objects_bar
 from .._exceptions import InvalidError, missing_file
 from .._femtobarn import identify
 from .._query.paths import Expressions, expand
@@ -48,12 +48,12 @@ class FileOptions:
     ntuple: str | None = None
     expressions: Expressions = None
     again: bool = False
-    progress: Told = None
+    progress: ProgressOption = None
 
 
 def import_file(federation: ImportTarget, file: Path, options: FileOptions) -> Imported:
     """Copy a file into a container; see :meth:`femtobarn.Federation.import_file`."""
-    check_told(options.progress)
+    check_progress_option(options.progress)
     path, name = (str(file), None) if file.exists() else split_place(str(file))
     file, name = Path(path), options.ntuple or name
     kind = kind_of(file)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .._exceptions import path_text
 
 if TYPE_CHECKING:
-    from .._bars import Told
+    from .._bars import ProgressOption
     from .._query.paths import Expressions
     from .import_target import Imported, ImportTarget
     from .tree_imports import Files
@@ -35,7 +35,7 @@ class Imports:
         jobs: int = 1,
         batch_bytes: int = 64_000_000,
         links: bool = True,
-        progress: Told = None,
+        progress: ProgressOption = None,
     ) -> Imported:
         """Copy one TTree of a ROOT file, or all of them, into containers, in one transaction.
 
@@ -75,7 +75,7 @@ class Imports:
         jobs: int = 1,
         batch_bytes: int = 64_000_000,
         links: bool = True,
-        progress: Told = None,
+        progress: ProgressOption = None,
     ) -> list[Imported]:
         """Copy TTrees of ROOT files into containers, all files in one transaction.
 
@@ -142,7 +142,7 @@ class Imports:
         ntuple: str | None = None,
         expressions: Expressions = None,
         again: bool = False,
-        progress: Told = None,
+        progress: ProgressOption = None,
     ) -> Imported:
         """Copy a table, an RNTuple of a ROOT file, or events of a generator into a container.
 
@@ -204,7 +204,9 @@ class Imports:
         return import_file(self, Path(path_text(path)), options)
 
 
-def _imported(target: ImportTarget, files: Any, chosen: tuple[Any, ...], progress: Told) -> list[Imported]:
+def _imported(
+    target: ImportTarget, files: Any, chosen: tuple[Any, ...], progress: ProgressOption
+) -> list[Imported]:
     """Import trees of files as chosen by the arguments of :class:`TreeOptions`."""
     from .import_plan import TreeOptions
     from .tree_imports import import_trees

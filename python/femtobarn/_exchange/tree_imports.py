@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._bars import Progress, Told, check_told, objects_bar
+from .._bars import Progress, ProgressOption, check_progress_option, objects_bar
 from .._exceptions import InvalidError, NotFoundError, path_text
 from .._schema.references import linked_paths
 from .._schema.types import Definition
@@ -35,10 +35,10 @@ def import_trees(
     federation: ImportTarget,
     places: Sequence[tuple[str, str | None]],
     options: TreeOptions,
-    progress: Told = None,
+    progress: ProgressOption = None,
 ) -> list[Imported]:
     """Copy trees of files into containers; see :meth:`femtobarn.Federation.import_trees`."""
-    check_told(progress)
+    check_progress_option(progress)
     if options.jobs < 1:
         raise InvalidError(f"invalid jobs {options.jobs}: must be 1 or more")
     plan = plan_trees(places, options, federation.snapshot())

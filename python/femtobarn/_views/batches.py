@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from threading import current_thread
 from typing import TYPE_CHECKING
 
-from .._bars import Told, check_told, objects_bar
+from .._bars import ProgressOption, check_progress_option, objects_bar
 from .._exceptions import InvalidError
 from .._sizes import bytes_of_size
 
@@ -25,7 +25,7 @@ def read_in_batches(
     read: Callable[[range], ak.Array],
     window: range,
     step_size: int | str,
-    progress: Told = None,
+    progress: ProgressOption = None,
     title: str = "",
 ) -> Iterator[ak.Array]:
     """Return the batches of a range.
@@ -52,20 +52,20 @@ def read_in_batches(
             raise type(error)(f"{error}, or a number of entries") from None
     if step < 1:
         raise InvalidError(f"invalid step_size {step_size}: must be 1 or more entries")
-    check_told(progress)
-    return _told(_read_ahead(read, window, step, target), len(window), progress, title)
+    check_progress_option(progress)
+    return _with_progress(_read_ahead(read, window, step, target), len(window), progress, title)
 
 
-def _told(
-    batches: Iterator[tuple[int, ak.Array]], total: int, progress: Told, title: str
+def _with_progress(
+    batches: Iterator[tuple[int, ak.Array]], total: int, progress: ProgressOption, title: str
 ) -> Iterator[ak.Array]:
     """Yield the arrays of batches, and report how many of the entries were read."""
     done = 0
-    with objects_bar(progress, title) as tell:
+    with objects_bar(progress, title) as advance:
         for entries, array in batches:
             done += entries
-            if tell is not None:
-                tell(done, total)
+            if advance is not None:
+                advance(done, total)
             yield array
 
 

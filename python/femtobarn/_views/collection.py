@@ -213,8 +213,8 @@ class Collection(Summaries):
         if where != NOWHERE:
             with naming(view):
                 return view.explain(names, where)
-        told = view.explain(names)
-        return replace(told, excluded=told.entries)
+        explanation = view.explain(names)
+        return replace(explanation, excluded=explanation.entries)
 
     def advise(self, *, bandwidth: str = "200 MB", sample: str = "1 MB") -> Advice:
         """Refuse: each container has a compression of its own.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._bars import Told
+from .._bars import ProgressOption
 from .._data.arrays import Tree
 from .._data.casts import Values
 from .._data.results import as_library, awkward_of, check_library, tree_nbytes
@@ -126,7 +126,7 @@ class ColumnReader:
         selection: Selection | None,
         window: range,
         step_size: int | str,
-        progress: Told = None,
+        progress: ProgressOption = None,
     ) -> Iterator[ak.Array]:
         def read(part: range) -> ak.Array:
             return self._array_of(projection, selection, part)

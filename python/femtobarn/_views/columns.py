@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from .._bars import Told
+from .._bars import ProgressOption
 from .._data.casts import Values
 from .._lazy import LazyModule, ak
 from .._query.paths import Expressions
@@ -113,7 +113,7 @@ class Columns(ColumnReader):
         aliases: Mapping[str, str] | None = None,
         filter_name: Expressions = None,
         cut: Where = None,
-        progress: Told = None,
+        progress: ProgressOption = None,
     ) -> Iterator[Any]:
         """Read fields batch by batch, with read-ahead of one batch.
 
@@ -225,7 +225,7 @@ class Columns(ColumnReader):
         aliases: Mapping[str, str] | None = None,
         filter_name: Expressions = None,
         cut: Where = None,
-        progress: Told = None,
+        progress: ProgressOption = None,
     ) -> int:
         """Export what :meth:`arrays` would return to a file of another format; return how many objects.
 

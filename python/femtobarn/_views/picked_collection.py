@@ -36,7 +36,7 @@ class PickedCollection(Collection):
         return map(self._object, range(len(self)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PickedCollection, (self._whole(), self._picked)
+        return PickedCollection, (self._as_collection(), self._picked)
 
     def explain(self, expressions: Any = None, where: Where = None) -> Explanation:
         """Tell what :meth:`arrays` would read of all containers."""
@@ -56,7 +56,7 @@ class PickedCollection(Collection):
     def _first(self, values: dict[str, Any]) -> Object | None:
         return next(iter(self.find_all(**values)), None)
 
-    def _whole(self) -> Collection:
+    def _as_collection(self) -> Collection:
         return Collection(self.views, self.source, _fields=self._joined)
 
     def _object(self, index: int) -> Object:
@@ -67,10 +67,10 @@ class PickedCollection(Collection):
         return super()._object(position)
 
     def _sliced(self, index: slice) -> Collection:
-        return PickedCollection(self._whole(), self._picked[index])
+        return PickedCollection(self._as_collection(), self._picked[index])
 
     def _at(self, positions: Positions) -> Collection:
-        return PickedCollection(self._whole(), self._picked[positions])
+        return PickedCollection(self._as_collection(), self._picked[positions])
 
     def _part(self, entry_start: int | None, entry_stop: int | None) -> range:
         return range(len(self))[checked_slice(slice(entry_start, entry_stop), self.name)]
@@ -79,7 +79,7 @@ class PickedCollection(Collection):
         selection = Selection.of(where, self.definition)
         if selection is None:
             return self
-        return PickedCollection(self._whole(), self._meeting(self._picked, selection))
+        return PickedCollection(self._as_collection(), self._meeting(self._picked, selection))
 
     def _array_of(self, projection: Projection, selection: Selection | None, part: range) -> ak.Array:
         positions = self._picked[part.start : part.stop]

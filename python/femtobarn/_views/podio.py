@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._bars import Told
+from .._bars import ProgressOption
 from .._exceptions import InvalidError, NotFoundError, near_misses, path_text
 from .._exchange.exports import export_objects, format_of
 from .._exchange.origins import CONTAINER as ORIGINS
@@ -67,7 +67,7 @@ def export_podio(
     where: Where,
     *,
     step_size: int | str = "64 MB",
-    progress: Told = None,
+    progress: ProgressOption = None,
 ) -> int:
     """Export events to a file in podio's layout, and return their number.
 

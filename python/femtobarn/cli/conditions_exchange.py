@@ -64,7 +64,7 @@ def import_arguments(parser: argparse.ArgumentParser) -> None:
 def import_source(options: argparse.Namespace) -> None:
     """Import conditions, and print the series and the global tags."""
     federation = _federations.open(options.federation)
-    with _bar(options.source, " conditions") as tell:
+    with _bar(options.source, " conditions") as advance:
         done = import_conditions(
             federation,
             options.source,
@@ -79,7 +79,7 @@ def import_source(options: argparse.Namespace) -> None:
             overlap=options.overlap,
             end=options.end,
             again=options.again,
-            progress=tell,
+            progress=advance,
         )
     rows = [[path, f"{count:,}"] for path, count in done.series.items()]
     text = table(["series", "conditions"], rows, right={1})
@@ -105,9 +105,9 @@ def export_arguments(parser: argparse.ArgumentParser) -> None:
 def export_series(options: argparse.Namespace) -> None:
     """Export conditions, and print their number."""
     job = _federations.open(options.federation).conditions(options.tag, csn=options.csn)
-    with _bar(options.file, " series") as tell:
+    with _bar(options.file, " series") as advance:
         count = export_conditions(
-            job, options.file, options.series or None, format=options.format, progress=tell
+            job, options.file, options.series or None, format=options.format, progress=advance
         )
     emit(
         options,
@@ -135,8 +135,8 @@ def _bar(title: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar on standard error, and only on a terminal."""
     with tqdm(desc=title, unit=unit, unit_scale=True, disable=None, leave=False) as bar:
 
-        def tell(done: int, total: int) -> None:
+        def advance(done: int, total: int) -> None:
             bar.total = total
             bar.update(done - bar.n)
 
-        yield tell
+        yield advance

@@ -97,7 +97,7 @@ def record(options: argparse.Namespace) -> None:
                 "every": options.every,
                 "batch": options.batch,
                 "message": options.message,
-                "tell": _tell,
+                "tell": _print_note,
             },
             is_strict=options.strict,
             report=_Reports("message" if is_broker(options.source) else "line"),
@@ -144,7 +144,7 @@ def _source(options: argparse.Namespace) -> Iterator[Source]:
             Broker.parse(options.source),
             name,
             acknowledges_durable=options.acknowledge_durable,
-            tell=_tell,
+            tell=_print_note,
         )
         try:
             yield source
@@ -189,10 +189,12 @@ class _Reports:
 
     def __call__(self, problems: list[Problem]) -> None:
         for number, reason in problems[:PROBLEMS_SHOWN_MAX]:
-            _tell(f"{self._noun} {number:,} was not taken: {reason}")
+            _print_note(f"{self._noun} {number:,} was not taken: {reason}")
         if len(problems) > PROBLEMS_SHOWN_MAX:
             last = problems[-1].number
-            _tell(f"{len(problems) - PROBLEMS_SHOWN_MAX:,} more up to {self._noun} {last:,} were not taken")
+            _print_note(
+                f"{len(problems) - PROBLEMS_SHOWN_MAX:,} more up to {self._noun} {last:,} were not taken"
+            )
 
 
 class _Progress:
@@ -216,7 +218,7 @@ class _Progress:
         )
 
 
-def _tell(text: str) -> None:
+def _print_note(text: str) -> None:
     print(f"femtobarn: {text}", file=sys.stderr, flush=True)
 
 

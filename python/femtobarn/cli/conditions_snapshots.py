@@ -40,8 +40,8 @@ def _snapshot(options: argparse.Namespace) -> None:
         text = getattr(options, name)
         if text is not None:
             bounds[name] = np.int64(moment_from(text, clock, f"a series of {clock}s"))
-    with _series_bar(options.file) as tell:
-        job.write_snapshot(options.file, options.series or None, progress=tell, **bounds)
+    with _series_bar(options.file) as advance:
+        job.write_snapshot(options.file, options.series or None, progress=advance, **bounds)
     _report(options, "wrote")
 
 
@@ -54,8 +54,8 @@ def _job_file(options: argparse.Namespace) -> None:
     job = open_job(options)
     events = [job.snapshot[name] for name in options.events]
     moments = moments_from(options)
-    with _series_bar(options.file) as tell:
-        job.write_job_file(options.file, events, options.series or None, moments=moments, progress=tell)
+    with _series_bar(options.file) as advance:
+        job.write_job_file(options.file, events, options.series or None, moments=moments, progress=advance)
     _report(options, "wrote")
 
 
@@ -64,8 +64,8 @@ def _verify_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(options: argparse.Namespace) -> None:
-    with open_conditions(options.file) as job, _series_bar(options.file) as tell:
-        job.verify(progress=tell)
+    with open_conditions(options.file) as job, _series_bar(options.file) as advance:
+        job.verify(progress=advance)
     _report(options, "verified")
 
 
@@ -74,11 +74,11 @@ def _series_bar(title: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar of the series done, on standard error, and only on a terminal."""
     with tqdm(desc=title, unit=" series", disable=None, leave=False) as bar:
 
-        def tell(done: int, total: int) -> None:
+        def advance(done: int, total: int) -> None:
             bar.total = total
             bar.update(done - bar.n)
 
-        yield tell
+        yield advance
 
 
 def _report(options: argparse.Namespace, done: str) -> None:

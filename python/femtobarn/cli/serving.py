@@ -21,7 +21,7 @@ from .output import emit_line
 
 __all__ = ["serve", "serve_arguments"]
 
-TELL_SECONDS = 5.0
+NOTIFY_SECONDS = 5.0
 """Seconds between two attempts to notify a former leader of its successor."""
 
 
@@ -104,7 +104,7 @@ def serve(options: argparse.Namespace) -> None:
     people.append(f"  http://localhost:{server.port}/ shows what it is doing")
     emit_line(json.dumps(facts) if options.json else "\n".join(people))
     sys.stdout.flush()
-    _tell_former_leaders(options.folders)
+    _notify_former_leaders(options.folders)
     # SIGHUP reloads the configuration, unless it came because the terminal was closed, which stops the
     # server.
     while os.read(signals, 1)[0] == signal.SIGHUP and _has_terminal() == had_terminal:
@@ -112,11 +112,11 @@ def serve(options: argparse.Namespace) -> None:
     server.stop()
 
 
-def _tell_former_leaders(folders: list[str]) -> None:
-    """Tell leaders that were left behind by promotions of the served federations, as soon as they answer."""
+def _notify_former_leaders(folders: list[str]) -> None:
+    """Notify leaders that promotions of the served federations left behind, as soon as they answer."""
 
-    def tell(folder: str) -> None:
-        told = ""
+    def notify_until_stopped(folder: str) -> None:
+        last_error = ""
         # A copy that is served may be promoted at any time.
         while True:
             try:
@@ -124,19 +124,19 @@ def _tell_former_leaders(folders: list[str]) -> None:
             except UnavailableError:
                 pass
             except FemtobarnError as error:
-                if str(error) != told:
-                    told = str(error)
+                if str(error) != last_error:
+                    last_error = str(error)
                     print(
                         f"femtobarn: whether a former leader of {folder} must be stopped is not known, "
-                        f"or it refuses: {told}",
+                        f"or it refuses: {last_error}",
                         file=sys.stderr,
                     )
-            time.sleep(TELL_SECONDS)
+            time.sleep(NOTIFY_SECONDS)
 
     for argument in folders:
         folder = argument.partition("=/")[0]
         if Path(folder, "catalogue.sqlite").exists():
-            threading.Thread(target=tell, args=(folder,), daemon=True).start()
+            threading.Thread(target=notify_until_stopped, args=(folder,), daemon=True).start()
 
 
 def _has_terminal() -> bool:

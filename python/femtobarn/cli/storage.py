@@ -73,14 +73,14 @@ def queue_arguments(parser: argparse.ArgumentParser) -> None:
 
 def queue(options: argparse.Namespace) -> None:
     """Print the files that a server stages, and those that leave its disk: sums, and the first files."""
-    told = ask(address_of(options.server, "api/recalls"))
-    texts = [_queue_text(of_one) for of_one in told]
-    emit(options, told, "\n\n".join(texts or ["the server has no federation with stores"]))
+    status = ask(address_of(options.server, "api/recalls"))
+    texts = [_queue_text(of_one) for of_one in status]
+    emit(options, status, "\n\n".join(texts or ["the server has no federation with stores"]))
 
 
-def _queue_text(told: dict[str, Any]) -> str:
-    lines = [recall_sums(told)]
-    tapes = ", ".join(f"{each['tape']} of {each['store']}" for each in told["mounted"])
+def _queue_text(status: dict[str, Any]) -> str:
+    lines = [recall_sums(status)]
+    tapes = ", ".join(f"{each['tape']} of {each['store']}" for each in status["mounted"])
     lines += [f"mounted: {tapes}"] if tapes else []
     rows = [
         [
@@ -94,17 +94,17 @@ def _queue_text(told: dict[str, Any]) -> str:
             f"{each['remaining_seconds']:,} s",
             "comes" if each["is_running"] else "waits",
         ]
-        for each in told["recalls"]
+        for each in status["recalls"]
     ]
     if rows:
         heads = ["file", "store", "tape", "position", "size", "for", "since", "in about", ""]
         lines += table(heads, rows, right={3, 4, 6, 7}).splitlines()
-    hidden = told["waiting"] - len(rows)
+    hidden = status["waiting"] - len(rows)
     lines += [f"and {hidden:,} more"] if hidden > 0 else []
     lines += [
         f"{each['path']} leaves, for {each['age_seconds']:,} s: "
         + ("its stores are asked for its copies" if each["is_running"] else "waits")
-        for each in told["leaving"]
+        for each in status["leaving"]
     ]
     return "\n".join(lines)
 
@@ -155,7 +155,7 @@ def stage(options: argparse.Namespace) -> None:
     federation = _federations.open(options.federation)
     with progress_bar() as tell:
         federation.stage(options.databases, progress=tell)
-    _tell(options, federation.where(*options.databases))
+    _print_residences(options, federation.where(*options.databases))
 
 
 def evict(options: argparse.Namespace) -> None:
@@ -170,17 +170,17 @@ def pin(options: argparse.Namespace) -> None:
     federation = _federations.open(options.federation)
     until = None if options.hours is None else datetime.now(UTC) + timedelta(hours=options.hours)
     federation.pin(options.databases, holder=options.holder, until=until)
-    _tell(options, federation.where(*options.databases))
+    _print_residences(options, federation.where(*options.databases))
 
 
 def unpin(options: argparse.Namespace) -> None:
     """End pins of files."""
     federation = _federations.open(options.federation)
     federation.unpin(options.databases, holder=options.holder)
-    _tell(options, federation.where(*options.databases))
+    _print_residences(options, federation.where(*options.databases))
 
 
-def _tell(options: argparse.Namespace, residences: list[Residence]) -> None:
+def _print_residences(options: argparse.Namespace, residences: list[Residence]) -> None:
     lines = []
     for residence in residences:
         holders = [

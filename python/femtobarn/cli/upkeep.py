@@ -41,12 +41,12 @@ def progress_bar(unit: str = "B") -> Iterator[Progress]:
     """Show the progress of a long operation, on standard error, and only on a terminal."""
     with tqdm(unit=unit, unit_scale=True, disable=None, leave=False) as bar:
 
-        def tell(doing: str, of: str, done: int, total: int) -> None:
+        def advance(doing: str, of: str, done: int, total: int) -> None:
             bar.total = total
             bar.set_description_str(f"{doing} {of}", refresh=False)
             bar.update(done - bar.n)
 
-        yield tell
+        yield advance
 
 
 def catalogue(options: argparse.Namespace) -> None:
@@ -106,8 +106,8 @@ def _file_lines(facts: dict[str, Any]) -> Iterator[str]:
 def check(options: argparse.Namespace) -> None:
     """Check a federation; fails if committed data cannot be read."""
     federation = _federations.open(options.federation)
-    with progress_bar() as tell:
-        report = federation.check(full=options.full, progress=tell)
+    with progress_bar() as advance:
+        report = federation.check(full=options.full, progress=advance)
     looked_at = f"{report.databases} databases, {report.containers} containers, {report.versions} versions"
     if options.full:
         looked_at += f", {report.pages:,} pages, {report.objects:,} objects, {report.links:,} links"
@@ -132,8 +132,8 @@ def check(options: argparse.Namespace) -> None:
 def repair(options: argparse.Namespace) -> None:
     """Repair the problems that a check finds; fails if committed data still cannot be read."""
     federation = _federations.open(options.federation)
-    with progress_bar() as tell:
-        report = federation.repair(salvage=options.salvage, dry_run=options.dry_run, progress=tell)
+    with progress_bar() as advance:
+        report = federation.repair(salvage=options.salvage, dry_run=options.dry_run, progress=advance)
     done = "to repair" if options.dry_run else "repaired"
     lines = [f"{done}: {what}" for what in report.done]
     lines += [f"left: {problem}" for problem in report.left]
@@ -170,8 +170,8 @@ def retention(options: argparse.Namespace) -> None:
 def vacuum(options: argparse.Namespace) -> None:
     """Remove versions that no snapshot needs, and give their space back."""
     federation = _federations.open(options.federation)
-    with progress_bar() as tell:
-        report = federation.vacuum(keep_from=options.keep_from, dry_run=options.dry_run, progress=tell)
+    with progress_bar() as advance:
+        report = federation.vacuum(keep_from=options.keep_from, dry_run=options.dry_run, progress=advance)
     emit(options, asdict(report), "\n".join(_vacuum_lines(report, options.dry_run)))
 
 
@@ -188,9 +188,9 @@ def _vacuum_lines(report: VacuumReport, is_dry: bool) -> Iterator[str]:
 def compact(options: argparse.Namespace) -> None:
     """Merge small clusters."""
     federation = _federations.open(options.federation)
-    with progress_bar() as tell:
+    with progress_bar() as advance:
         done = federation.compact(
-            options.path, all=options.all, compression=options.compression, progress=tell
+            options.path, all=options.all, compression=options.compression, progress=advance
         )
     emit(options, [asdict(container) for container in done], "\n".join(map(_compact_line, done)))
 
@@ -205,16 +205,16 @@ def _compact_line(done: Compacted) -> str:
 def tidy(options: argparse.Namespace) -> None:
     """Compact and vacuum."""
     federation = _federations.open(options.federation)
-    with progress_bar() as tell:
-        containers, report = federation.tidy(options.database, progress=tell)
+    with progress_bar() as advance:
+        containers, report = federation.tidy(options.database, progress=advance)
     facts = {"containers": [asdict(container) for container in containers], "vacuum": asdict(report)}
     emit(options, facts, "\n".join([*map(_compact_line, containers), *_vacuum_lines(report, False)]))
 
 
 def rebuild(options: argparse.Namespace) -> None:
     """Rebuild the catalogue from the files of databases."""
-    with progress_bar() as tell:
-        facts = _recovery.rebuild_catalogue(options.federation, name=options.name, progress=tell)
+    with progress_bar() as advance:
+        facts = _recovery.rebuild_catalogue(options.federation, name=options.name, progress=advance)
     lines = [
         f"found {facts['commits']:,} commits, the newest {facts['head']}: {facts['databases']} databases, "
         f"{facts['containers']} containers, {facts['versions']:,} versions, {facts['tags']} tags"
@@ -260,8 +260,8 @@ def tag(options: argparse.Namespace) -> None:
 def backup(options: argparse.Namespace) -> None:
     """Back a federation up, while it may be written to."""
     federation = _federations.open(options.federation)
-    with progress_bar() as tell:
-        report = federation.backup(options.folder, since=options.since, progress=tell)
+    with progress_bar() as advance:
+        report = federation.backup(options.folder, since=options.since, progress=advance)
     lines = [
         f"backed up commit {report.csn}: {report.files} files, {human_size(report.bytes)}, "
         f"{human_size(report.stored)} stored in {options.folder}"
@@ -273,8 +273,8 @@ def backup(options: argparse.Namespace) -> None:
 
 def restore(options: argparse.Namespace) -> None:
     """Make a federation from backups."""
-    with progress_bar() as tell:
-        federation = _recovery.restore(options.backups, options.federation, progress=tell)
+    with progress_bar() as advance:
+        federation = _recovery.restore(options.backups, options.federation, progress=advance)
     facts = {"path": federation.path, "name": federation.name, "csn": federation.head()}
     text = f"restored {federation.name} at {federation.path}, commit {federation.head()}"
     emit(options, facts, text)
@@ -283,8 +283,8 @@ def restore(options: argparse.Namespace) -> None:
 def move_catalogue(options: argparse.Namespace) -> None:
     """Move the catalogue to PostgreSQL or back, while the federation is used."""
     federation = _federations.open(options.federation)
-    with progress_bar(" rows") as tell:
-        moved = federation.move_catalogue(options.to, progress=tell)
+    with progress_bar(" rows") as advance:
+        moved = federation.move_catalogue(options.to, progress=advance)
     if moved.origin == moved.place:
         text = f"the catalogue is in {moved.place} already"
     else:

@@ -94,7 +94,7 @@ def _lines(path: Path) -> Iterator[tuple[float, str, int, bool]]:
         for number, row in enumerate(table, 2):
             try:
                 time, name, size, *rest = row
-                yield _moment(time), name, _whole(size), _is_write(rest)
+                yield _moment(time), name, _parsed_size(size), _is_write(rest)
             except ValueError as error:
                 raise InvalidError(f"{path}, line {number}: {error}") from error
 
@@ -105,7 +105,7 @@ def _moment(time: str) -> float:
     return value
 
 
-def _whole(size: str) -> int:
+def _parsed_size(size: str) -> int:
     if (value := int(size)) < 1:
         raise ValueError(f"a file has at least one byte, not {value}")
     return value
