@@ -65,7 +65,7 @@ def create(
     StorageError
         If the folder cannot be written.
     InvalidError
-        If `catalogue` is no such URL.
+        If `catalogue` is not a URL of this form.
     UnavailableError
         If PostgreSQL does not answer.
     DeniedError
@@ -105,28 +105,29 @@ def open(
     path
         Folder of the federation, or ``root://host:port//name`` at a server (``roots://`` for TLS). Several of
         these, in a list or with commas between them, are servers that have copies of the federation: it is
-        read from those that have little to do, from the others if one fails, and cannot be changed.
+        read from servers with little load, from the others if one fails, and cannot be changed.
     cache_bytes
         Size of the cache of decoded pages from which single objects are read, 256 MiB by default.
     threads
         Threads that read one large array; one for each core by default.
     streams
-        Connections to a server for read-ahead, beside the first; 2 by default. More help over long distances.
+        Connections to a server for read-ahead, beside the first; 2 by default. Raise it for distant servers.
     read_ahead_bytes
-        Size of one read-ahead request, 2 MiB by default, 64 MiB at most; 0 turns read-ahead off. More helps
-        where disks of the server seek slowly. Reading in order takes up to 2.5 times as much memory.
+        Size of one read-ahead request, 2 MiB by default, 64 MiB at most; 0 turns read-ahead off. Raise it if
+        the server's disks seek slowly. Reading in order needs up to 2.5 times as much memory.
     disk_cache
         Folder for a cache of the bytes read from a server, which processes share; no cache by default.
     disk_cache_bytes
-        Size of that cache for each federation, 16 GiB by default; the least recently used bytes go first.
+        Size of that cache for each federation, 16 GiB by default; the least recently used bytes are dropped
+        first.
     memcached
         ``host:port`` of a memcached server, or several, which jobs of a cluster share; they are asked after
         the disk cache. Everybody who can reach them can read the cached bytes.
     timeout
         Seconds to keep trying a server that stopped answering; 60 by default. Connecting is tried once.
     stage
-        Whether reading a database that is in a store alone brings it back, with a bar on a terminal; if not,
-        that is an `UnavailableError`.
+        Whether reading a nearline database stages it, with a progress bar on a terminal; if not, reading
+        raises `UnavailableError`.
 
     Raises
     ------
@@ -394,7 +395,7 @@ class Federation(Containers, Upkeep, Servers, Storage, Imports):
     @staticmethod
     @contextmanager
     def _attached_alone(file: Path) -> Iterator[Snapshot]:
-        """Attach a ROOT file to a temporary federation in which there is nothing else."""
+        """Attach a ROOT file to a temporary, otherwise empty federation."""
         with Federation._temporary() as federation:
             federation.attach(file.absolute(), "file")
             yield federation.snapshot()

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["Fork", "Forking", "Receipt", "Task", "TaskContainer"]
 
 FEDERATIONS_MAX = 4
-"""Federations that a process of tasks keeps open between them."""
+"""Limit of the federations that a process keeps open between its tasks."""
 NAMED_MAX = 5
-"""Tasks that an error names."""
+"""Limit of the tasks that an error names."""
 
 
 class Receipt:

@@ -24,14 +24,14 @@ class FriendWriter:
 
     def __init__(self, container: ContainerWriter, of: str) -> None:
         self.container = container
-        """The container that has the columns, as to update them."""
+        """The container with the columns, for updates of them."""
         self.of = of
         """Path of the partner."""
         check_friend(self._path, container.num_entries, self._partner())
 
     @property
     def missing(self) -> View[Object]:
-        """The objects of the partner for which the friend has nothing yet, with those of this transaction."""
+        """The partner's objects for which the friend has no entry yet, with those of this transaction."""
         partner = self._partner()
         return partner._within(range(self.container.num_entries, partner._handle.entries))
 
@@ -41,7 +41,7 @@ class FriendWriter:
         Parameters
         ----------
         data
-            Arrays of any kind that :meth:`ContainerWriter.extend` takes, with one value for each object.
+            Arrays of any kind that :meth:`ContainerWriter.extend` accepts, with one value for each object.
 
         Raises
         ------

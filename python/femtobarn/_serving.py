@@ -64,7 +64,8 @@ def serve(
     site
         Name of this server among several of one federation, whose catalogue is in PostgreSQL.
     url
-        Where clients and others reach this one of several, ``"root://host:port"``; by default by its address.
+        URL by which clients and other servers reach this server, ``"root://host:port"``; by default its
+        address.
 
     Raises
     ------
@@ -102,7 +103,7 @@ def _allow_as_many_files_as_possible() -> None:
 def _folders(
     folders: Sequence[str | os.PathLike[str]], cache_of: str | None, cache_bytes: int | None
 ) -> tuple[list[tuple[str, str]], tuple[str, int | None] | None]:
-    """Return folders with their names, and what they are a cache of."""
+    """Return folders with their names, and the origin if they are a cache."""
     pairs = [_folder_and_name(os.fspath(folder)) for folder in folders]
     if cache_bytes is not None and cache_of is None:
         raise InvalidError("cache_bytes needs cache_of")

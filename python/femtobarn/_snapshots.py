@@ -49,7 +49,7 @@ SHOWN_CONTAINERS = 50
 """Containers that a notebook shows."""
 
 VIEWS_MAX = 4096
-"""Most views that a snapshot caches: a bound on its memory."""
+"""Limit of the views that a snapshot caches, and so of its memory."""
 
 
 class Snapshot(Mapping[str, View[Object]]):
@@ -62,7 +62,7 @@ class Snapshot(Mapping[str, View[Object]]):
         self.federation = federation
         self._handle = handle
         self._views: dict[int, View[Object]] = {}
-        """Views by what their OIDs have in common, :attr:`Oid._place`."""
+        """Views by the container of their OIDs, :attr:`Oid._place`."""
 
     @property
     def csn(self) -> int:
@@ -148,8 +148,8 @@ class Snapshot(Mapping[str, View[Object]]):
         name
             The container.
         friends
-            Names of its friends. The field of one is called as the container, so that of ``"ml/scores"`` is
-            `scores`.
+            Names of its friends. The field of a friend has the name of its container: `scores` for
+            ``"ml/scores"``.
         named
             Further friends, by other names for their fields.
 
@@ -368,9 +368,9 @@ class Snapshot(Mapping[str, View[Object]]):
         Parameters
         ----------
         names
-            A container such as ``"run7/events"``, a database, or a list of these. Several containers go into
+            A container such as ``"run7/events"``, a database, or a list of these. Several containers become
             one ``.root`` file, each as an RNTuple of its name, with the database's name in front if two
-            containers have the same. In podio's layout each is a category of events.
+            containers have the same name. In podio's layout each is a category of events.
         path, expressions, where, format, layout, aliases, progress
             As for :meth:`View.export`; they apply to every container.
         """

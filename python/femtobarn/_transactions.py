@@ -76,7 +76,8 @@ class Transaction(Forking):
             Whether to make the database if it does not exist.
         place
             Name of a folder, in the folder ``databases`` of the federation, for the file of a new database.
-            It is made if it does not exist. A disk mounted there before holds the database.
+            It is made if it does not exist. To put the database on a disk of its own, mount the disk there
+            first.
 
         Raises
         ------
@@ -206,7 +207,7 @@ class Transaction(Forking):
         cls
             The class of its objects, as for :meth:`Database.container`; not needed for an existing one.
         of
-            Its partner: the container whose objects it has columns for.
+            Its partner: the container for whose objects the friend has columns.
         create
             Whether to make the friend, and its database, if it does not exist.
 
@@ -393,7 +394,7 @@ def _split_path(path: str, kind: str, example: str) -> tuple[str, str]:
 def _checked_settings(
     path: str, wanted: tuple[str | None, str | None], found: tuple[str, str] | None
 ) -> tuple[str, str]:
-    """Return the clock and the meaning of overlaps of an existing series, if they are the ones asked for."""
+    """Return the clock and the meaning of overlaps of an existing series, if they are as requested."""
     if found is None:
         raise InvalidError(
             f"{path} is not a series of conditions but an ordinary container; choose another path"

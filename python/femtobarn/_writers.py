@@ -178,8 +178,8 @@ class ContainerWriter:
         Raises
         ------
         InvalidError
-            If names or values do not fit the class. Nothing of arrays is appended then; of objects and views,
-            those before the refused ones are.
+            If names or values do not fit the class. Of arrays nothing is appended then; of objects and views,
+            those before the first refused one are.
 
         Examples
         --------
@@ -332,7 +332,8 @@ class ContainerWriter:
             self._handle.update(entries.tobytes(), tree)
 
     def _evolve(self, wanted: Definition) -> None:
-        """Convert the objects to a newer version of their class: one with the same fields if there is one."""
+        """Convert the objects to a newer version of their class, to an existing one if its fields are the
+        same."""
         known = map(Definition.from_json, self.database.transaction.federation.classes())
         versions = {each.version: each.fields for each in known if each.name == wanted.name}
         newer = [number for number in versions if number > wanted.version]

@@ -41,7 +41,7 @@ Dataset: TypeAlias = "View | Partition | Sequence[Partition]"
 
 @dataclass(frozen=True)
 class FailedPartition:
-    """A partition that a processor failed at; see :func:`run`."""
+    """A partition at which a processor failed; see :func:`run`."""
 
     dataset: str
     partition: Partition
@@ -126,14 +126,14 @@ def run(
     executor
         One of coffea's: ``IterativeExecutor()``, ``FuturesExecutor(workers=4)``,
         ``DaskExecutor(client=client)``, or ``ParslExecutor()`` after ``parsl.load(config)``; by default all
-        is done here.
+        partitions are processed in this process.
     schemaclass
         As for :func:`events`.
     size
         How large the partitions of views are, as for :meth:`femtobarn.View.partitions`.
     failed
-        A list to which the partitions are added that the processor failed at; the output is then that of all
-        others. Without it, the first failure ends the run.
+        A list to which partitions are added at which the processor failed; the output is then that of all
+        other partitions. Without it, the first failure ends the run.
 
     Raises
     ------
@@ -179,8 +179,8 @@ def run(
 def _only_new_garbage() -> Iterator[None]:
     """Leave the objects that exist out of garbage collections.
 
-    An array of events is thousands of objects, so that collections of all objects are frequent, and coffea
-    and its packages have some hundred thousand, none of which becomes garbage meanwhile.
+    An array of events has thousands of objects, so collections of all objects are frequent, while coffea and
+    its packages have some hundred thousand objects, none of which becomes garbage meanwhile.
     """
     if gc.get_freeze_count():  # The program has its own reasons.
         yield

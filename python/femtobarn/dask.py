@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["to_dataframe", "write"]
 
 TASKS_PER_THREAD = 16
-"""Most tasks of a cluster for each of its threads: a scheduler takes milliseconds for each, which may be more
-than a partition takes, and with so many no thread waits long for the last one."""
+"""Limit of the tasks for each thread of a cluster: a scheduler needs milliseconds for each task, which may be
+more than a partition needs, and with this number no thread waits long for the last task."""
 RETRIES = 3
-"""How often a task of a distributed scheduler is run again after it failed."""
+"""Number of retries of a failed task by a distributed scheduler."""
 
 
 class _Read:
@@ -78,7 +78,7 @@ def write(
     Parameters
     ----------
     transaction
-        Its open containers are those that tasks can write to. Nothing is visible before its commit.
+        Tasks can write to its open containers. Nothing is visible before its commit.
     function
         Called on a worker with a partition and its :class:`femtobarn.Task`, to which it writes objects:
         ``task["run7/events"].extend(part.arrays(where="nMuon > 1"))``.
@@ -131,7 +131,7 @@ def write(
 
 
 def _most_tasks(wanted: int) -> int:
-    """Return how many tasks Dask is given at most: as many as are wanted, if they do not go to a cluster."""
+    """Return the limit of tasks for Dask: the wanted number, unless they run on a cluster."""
     scheduler = dask.base.get_scheduler()  # The schedulers of threads and processes are functions.
     threads = getattr(getattr(scheduler, "__self__", None), "nthreads", None)
     return wanted if threads is None else TASKS_PER_THREAD * max(sum(threads().values()), 1)

@@ -43,10 +43,11 @@ NOWHERE = "False"
 class Collection(Summaries):
     """The objects of several containers, in their order.
 
-    Fields that some containers lack are missing in the objects of these; numbers of different widths get the
-    wider type. A further field, `source`, has the name of the container of each object.
+    A field that some containers lack is missing in their objects; numbers of different widths get the wider
+    type. A further field, `source`, has the name of the container of each object.
 
-    A condition may use a field that some containers lack if its comparisons of `source` leave these out.
+    A condition may use a field that some containers lack if its comparisons of `source` exclude these
+    containers.
     """
 
     def __init__(self, views: Sequence[View], source: str = "source", _fields: Record | None = None) -> None:
@@ -201,7 +202,7 @@ class Collection(Summaries):
         return Collection, (self.views, self.source, self._joined)
 
     def explain(self, expressions: Expressions = None, where: Where = None) -> Explanation:
-        """Tell what :meth:`arrays` would read of all containers."""
+        """Explain the reads of :meth:`arrays` in all containers."""
         selection = Selection.of(where, self.definition)
         parts = [self._explained_in(view, self._known(expressions, view), selection) for view in self.views]
         entries, excluded = sum(part.entries for part in parts), sum(part.excluded for part in parts)
@@ -364,7 +365,7 @@ def _repeated(text: str, count: int) -> Any:
 def concat(views: Sequence[View], *, source: str = "source") -> Collection:
     """Return the objects of several views, also of several federations, as if they were in one container.
 
-    Fields that some lack are missing in the objects of these.
+    A field that some containers lack is missing in their objects.
 
     Parameters
     ----------
@@ -376,7 +377,7 @@ def concat(views: Sequence[View], *, source: str = "source") -> Collection:
     InvalidError
         If there is no view, or a field has types that cannot be merged.
     WrongTypeError
-        If these are no views.
+        If an argument is not a view.
 
     Examples
     --------

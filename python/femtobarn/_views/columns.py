@@ -65,9 +65,9 @@ class Columns(ColumnReader):
             ``"ak"`` for an awkward array (no copy), ``"np"`` for a dictionary of NumPy arrays,
             ``"pd"`` for a pandas data frame, ``"pa"`` for an Arrow table.
         aliases
-            Columns that are computed, such as ``{"mass": "sqrt(2 * Muon.pt[0] * Muon.pt[1])"}``, with the
-            operations of conditions. Expressions and condition may name them; without expressions, they come
-            after the fields.
+            Computed columns, such as ``{"mass": "sqrt(2 * Muon.pt[0] * Muon.pt[1])"}``, with the operations
+            of conditions. Expressions and condition may name them; without expressions, they come after the
+            fields.
         filter_name, cut
             The same as `expressions` and `where`, as uproot calls them.
 
@@ -240,11 +240,11 @@ class Columns(ColumnReader):
         format
             ``"root"``, ``"parquet"`` or ``"arrow"``; by default that of the suffix of `path`.
         layout
-            ``"podio"`` for a ROOT file that podio's readers open, of events that were imported from one of
-            podio together with ``podio_metadata``; `expressions` then name whole collections, with which
-            their relations and vector members go.
+            ``"podio"`` for a ROOT file that podio's readers open, of events that were imported from a file of
+            podio together with ``podio_metadata``; `expressions` then name whole collections, which are
+            written with their relations and vector members.
         step_size
-            As for :meth:`iterate`: so much is in memory at once.
+            As for :meth:`iterate`: the amount that is in memory at once.
         progress
             Called with the objects exported so far and the objects in all; True shows a bar, on a terminal or
             in a notebook.
@@ -343,9 +343,9 @@ class Columns(ColumnReader):
     ) -> ArrowStream:
         """Return what :meth:`arrays` would return as a stream that programs with Arrow read batch by batch.
 
-        Polars, DuckDB, DataFusion, pandas, pyarrow and others take it for a table, whole views, too: as
-        ``polars.DataFrame(view)``, or in a query of DuckDB by the name of the variable. The parameters are
-        those of :meth:`iterate`; so much is in memory at once.
+        Polars, DuckDB, DataFusion, pandas, pyarrow and other libraries accept it as a table, and whole views,
+        too: ``polars.DataFrame(view)``, or in a query of DuckDB the name of the variable. The parameters are
+        those of :meth:`iterate`; `step_size` is the amount that is in memory at once.
 
         Examples
         --------
@@ -378,9 +378,9 @@ class Columns(ColumnReader):
     def lazy(self) -> polars.LazyFrame:
         """Return the objects as a lazy frame of Polars, which reads only the data that a query needs.
 
-        Columns that the query does not use are not read, and of its conditions those that compare a field
-        with a value choose the clusters and objects that are. DuckDB scans the frame, too, by the name of its
-        variable, and reads the columns that its query uses. A pickle of the frame holds no data.
+        Columns that the query does not use are not read. Conditions that compare a field with a value select
+        the clusters and objects that are read. DuckDB scans the frame, too, by the name of its variable, and
+        reads the columns that its query uses. A pickle of the frame holds no data.
 
         Raises
         ------

@@ -38,7 +38,7 @@ C = TypeVar("C")
 __all__ = ["View"]
 
 BLOCK_ENTRIES = 256
-"""Neighbouring objects that a loop over objects reads at once."""
+"""Number of neighbouring objects that a loop over objects reads at once."""
 
 
 class View(ObjectValues, Generic[T]):
@@ -332,7 +332,7 @@ class View(ObjectValues, Generic[T]):
         where
             Condition on the objects; all if not given.
         count
-            Most objects: each takes up to megabytes of the page.
+            Limit of the objects: each may need megabytes of the page.
         referrers
             Whether objects that link to them are shown, too.
 
@@ -369,10 +369,10 @@ class View(ObjectValues, Generic[T]):
         Parameters
         ----------
         size
-            Stored bytes of a partition, such as ``"100 MB"``, at least those of a cluster; or most entries,
-            which divide clusters, too.
+            Stored bytes of a partition, such as ``"100 MB"``, at least those of a cluster; or a limit of its
+            entries, which divides clusters, too.
         columns
-            The fields whose bytes are meant, as for :meth:`arrays`; all if not given.
+            The fields whose bytes count for `size`, as for :meth:`arrays`; all if not given.
 
         Raises
         ------
@@ -399,7 +399,7 @@ class View(ObjectValues, Generic[T]):
     def to_dask_dataframe(
         self, expressions: Expressions = None, where: Where = None, *, size: int | str = "100 MB"
     ) -> dask.dataframe.DataFrame:
-        """Return the objects as a data frame of Dask, of which the columns are read that a computation uses.
+        """Return the objects as a data frame of Dask; only the columns that a computation uses are read.
 
         Parameters
         ----------
@@ -420,7 +420,7 @@ class View(ObjectValues, Generic[T]):
     def to_dask_awkward(
         self, expressions: Expressions = None, where: Where = None, *, size: int | str = "100 MB"
     ) -> Any:
-        """Return the objects as an array of dask-awkward, of which the columns are read that it uses.
+        """Return the objects as an array of dask-awkward; only the columns that a computation uses are read.
 
         `expressions` and `where` are as for :meth:`arrays`, without computed columns; `size` as for
         :meth:`partitions`.
