@@ -71,15 +71,15 @@ class Fork:
         Parameters
         ----------
         key
-            A text of at most 512 bytes, another one for each task of the fork, such as that of a partition.
+            A text of at most 512 bytes, unique among the tasks of the fork, such as the key of a partition.
 
         Raises
         ------
         InvalidError
             If the key is empty or too long.
         ClosedError
-            If the transaction has ended and took a database with it that it made, or one was sealed. Other
-            tasks that are late run, and their receipts are refused.
+            If the transaction has ended without committing a database that it made, or a database was sealed.
+            Other late tasks run, and their receipts are refused.
         """
         check_text(key, "task")
         if self._federation is not None and self._federation[0] == os.getpid():
@@ -158,7 +158,7 @@ class Task:
 
 
 class TaskContainer:
-    """A container that a task appends objects to. They get their OIDs from the merge."""
+    """A container to which a task appends objects. They get their OIDs from the merge."""
 
     def __init__(
         self, path: str, federation_uuid: str, definition: str, handle: TaskHandle, number: int

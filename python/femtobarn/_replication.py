@@ -47,7 +47,7 @@ class Promotion:
     csn: int
     """The newest commit of the new leader."""
     generation: int
-    """How often a follower became the leader until now."""
+    """The number of promotions of followers so far."""
     untold_leader: str | None
     """URL of the old leader, if it did not answer; ``femtobarn serve`` notifies it as soon as it does."""
     unmarked: list[str]
@@ -65,7 +65,7 @@ class Follower:
         """The folder of the copy, which can be read at any time, as every federation."""
 
     def step(self, wait: float = 0.0) -> FollowerState:
-        """Bring the copy to a newer commit, and return how far it is.
+        """Bring the copy to a newer commit, and return its state.
 
         The first steps of a long history have some thousand commits each.
 
@@ -126,8 +126,8 @@ def follow(
     Parameters
     ----------
     url
-        URL of the federation at its leader, such as ``root://daq:1094//lhc.fed``. Another follower will do,
-        too.
+        URL of the federation at its leader, such as ``root://daq:1094//lhc.fed``. The URL of another follower
+        works, too.
     folder
         Folder of the copy: empty, not there yet, or an earlier copy, which is continued.
     name
@@ -136,7 +136,7 @@ def follow(
     timeout
         Seconds to wait for a leader that does not answer.
     reader_patience
-        Seconds that readers of this copy may hold up the reuse of space that the leader has given out again
+        Seconds by which readers of this copy may delay it, if the leader reused space of their snapshots
         while the two were not connected.
 
     Raises

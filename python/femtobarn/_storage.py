@@ -55,7 +55,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Pin:
-    """A wish that a file stay on the disk."""
+    """A pin: its holder's wish that a file stay on the disk."""
 
     holder: str
     until: datetime | None
@@ -64,14 +64,14 @@ class Pin:
 
 @dataclass(frozen=True)
 class Residence:
-    """Where a database's file is."""
+    """The residence of a database's file."""
 
     database: str
     state: str
     """``online``: on the disk alone; ``migrating``: being copied; ``both``: on the disk and in a store;
-    ``nearline``: in a store alone; ``staging``: being brought back; ``lost``: nowhere."""
+    ``nearline``: in a store alone; ``staging``: being staged; ``lost``: nowhere, as far as is known."""
     path: str
-    """Its file, where it is or will be."""
+    """The path of its file on the disk, even while the file is not there."""
     sealed: bool
     """Whether it accepts no more commits; only then it can be copied to a store."""
     copies: list[Copy]
@@ -97,8 +97,8 @@ class AppliedRules:
 class Storage:
     """The part of a federation that moves databases between its disk and its stores.
 
-    The stores and the rules are in the file ``storage.toml`` in the federation's folder. Opening a database
-    that is in a store alone brings it back, unless the federation was opened with ``stage=False``.
+    The stores and the rules are in the file ``storage.toml`` in the federation's folder. Opening a nearline
+    database stages it, unless the federation was opened with ``stage=False``.
     """
 
     _handle: FederationHandle
@@ -164,7 +164,7 @@ class Storage:
         lock_timeout: float = 600.0,
         progress: Progress | None = None,
     ) -> None:
-        """Bring databases back to the disk; those that are there stay as they are.
+        """Stage databases: bring their files back to the disk. Files on the disk stay as they are.
 
         A copy that turns out to be damaged or gone is recorded as lost, and the next one is tried.
 
@@ -221,7 +221,7 @@ class Storage:
         holder: str | None = None,
         until: datetime | None = None,
     ) -> None:
-        """Pin files to the disk: they are not evicted. Those that are not there are not brought back.
+        """Pin files to the disk: they are not evicted. Files that are not on the disk are not staged.
 
         Parameters
         ----------
@@ -311,7 +311,7 @@ def _time(microseconds: int) -> datetime:
 
 
 def staging_bar() -> Progress:
-    """Return what shows a user that a reader waits for a database to be brought back."""
+    """Return a function that shows the progress of staging while a reader waits for a database."""
     shown = bar(unit="B")
 
     def advance(doing: str, of: str, done: int, total: int) -> None:
@@ -323,7 +323,7 @@ def staging_bar() -> Progress:
 
 
 MOVE_SECONDS = 0.2
-"""Between two questions how far a move is."""
+"""Seconds between two questions for the progress of a move."""
 
 
 @dataclass(frozen=True)
@@ -342,7 +342,7 @@ class SiteServer:
     free_bytes: int
     """Bytes free on its disk, as of its last renewal."""
     load: int
-    """Requests for files that it worked on then."""
+    """Requests for files in progress, as of its last renewal."""
     databases: int
     """Number of databases whose home it is."""
 
@@ -352,13 +352,13 @@ class MovedCatalogue:
     """A catalogue that was moved."""
 
     rows: int
-    """Rows that were copied; 0 if it was there already."""
+    """Rows that were copied; 0 if the catalogue was at its new place already."""
     csn: int
     """The newest commit."""
     origin: str
-    """Where it was."""
+    """The old place of the catalogue."""
     place: str
-    """The file ``catalogue.sqlite``, or the server and its database, where it is now."""
+    """The new place: the file ``catalogue.sqlite``, or the server and its database."""
 
 
 class Servers:
@@ -390,7 +390,7 @@ class Servers:
         database
             Name of the database.
         server
-            Name of the server that gets it. One that shares the disk with the old one copies nothing.
+            Name of the new home. A server that shares the disk with the old home copies nothing.
         progress
             Called again and again with the bytes that were copied so far.
 
@@ -409,7 +409,7 @@ class Servers:
             sleep(MOVE_SECONDS)
 
     def drain(self, server: str, *, undo: bool = False) -> None:
-        """Let a server get no new databases, or again. Those that it has stay until they are moved.
+        """Stop giving a server new databases, or resume that. Its databases stay until they are moved.
 
         Raises
         ------
@@ -422,8 +422,8 @@ class Servers:
         """Move the catalogue between SQLite and PostgreSQL, while the federation is read and written.
 
         The rows are copied and compared. Commits wait for a moment at the end; then all processes that have
-        the federation open, servers too, go on with the catalogue at its new place. If this process dies
-        before, the catalogue stays where it is, and the call can be repeated. The old one takes no changes
+        the federation open, servers too, continue with the catalogue at its new place. If this process dies
+        before, the catalogue stays where it is, and the call can be repeated. The old one accepts no changes
         any more: the file ``catalogue.sqlite`` stays in the folder, and the schema in PostgreSQL until it is
         dropped.
 
@@ -442,7 +442,7 @@ class Servers:
         DeniedError
             If this is a copy that follows a leader, or PostgreSQL refuses.
         ExistsError
-            If a catalogue is there that takes changes.
+            If there is a catalogue at the new place that accepts changes.
         UnsupportedError
             If the catalogue has rows that cannot be kept there, or the federation was opened at a server.
         """

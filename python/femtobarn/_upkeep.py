@@ -151,7 +151,7 @@ class VacuumReport:
     files: list[str]
     """Files that were removed."""
     busy: list[str]
-    """Databases with a writer, in which unreferenced bytes were not looked for."""
+    """Databases with a writer, which were not searched for unreferenced bytes."""
     skipped: list[tuple[str, str]]
     """Databases that were skipped, each with the reason."""
     complete: bool
@@ -226,7 +226,7 @@ class Upkeep:
         return {"keep_commits": commits, "keep_days": days}
 
     def set_retention(self, *, keep_commits: int | None = None, keep_days: int | None = None) -> None:
-        """Set how much history is kept, in addition to tagged and open snapshots.
+        """Set the length of the history that is kept, in addition to tagged and open snapshots.
 
         A snapshot is kept if either limit keeps it. Without limits, all history is kept.
 
@@ -303,7 +303,7 @@ class Upkeep:
     def tidy(
         self, database: str | None = None, *, lock_timeout: float = 10.0, progress: Progress | None = None
     ) -> tuple[list[Compacted], VacuumReport]:
-        """Compact all containers of a database, or of every database that takes commits, and vacuum."""
+        """Compact all containers of a database, or of every database that accepts commits, and vacuum."""
         gc.collect()
         done = _tidy(self._handle.upkeep(), database, seconds(lock_timeout), progress)
         return [Compacted(**container) for container in done["containers"]], VacuumReport(**done["vacuum"])
@@ -359,8 +359,8 @@ class Upkeep:
         Parameters
         ----------
         salvage
-            Whether to take containers whose newest version is damaged back to their newest sound version.
-            Objects that were committed later are lost; their OIDs are not used again.
+            Whether to reset containers whose newest version is damaged to their newest sound version. Objects
+            that were committed later are lost; their OIDs are not used again.
         dry_run
             Change nothing, and only report.
         lock_timeout
