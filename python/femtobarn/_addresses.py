@@ -1,4 +1,4 @@
-"""Where a federation is, and when a snapshot was, as callers say it."""
+"""Addresses of federations, and times of snapshots, as callers pass them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bars that show how far a long call is: on terminals and in notebooks, nowhere else."""
+"""Progress bars of long calls: on terminals and in notebooks, nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing friends: columns for the objects of a container, in a container beside it."""
+"""Writing friends: columns for the objects of a container, in another container."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens conditions: those of a federation by its path or servers, and the files that jobs take along."""
+"""Opens conditions: of a federation by its path or servers, or in snapshot files without a federation."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-//! The form of a class's objects: an array of none.
+//! The form of a class's objects: an empty array with the types of the fields.
 
 use bytes::Bytes;
 use femtobarn::{Class, FieldType};
 use rntuple::{Array, Primitive, bytes_of};
 
-/// No objects of a class.
+/// An empty array of objects of a class.
 pub(crate) fn form_of(class: &Class) -> Array {
     let members = class.fields.iter().map(|field| (field.name.clone(), form(&field.of)));
     Array::Record { length: 0, members: members.collect() }

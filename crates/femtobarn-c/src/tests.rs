@@ -1,4 +1,4 @@
-//! The layout of the structures of `femtobarn.h`: a C compiler's is Rust's.
+//! The layout of the structures of `femtobarn.h`: a C compiler and Rust agree.
 
 use std::fmt::Write;
 use std::mem::{offset_of, size_of};

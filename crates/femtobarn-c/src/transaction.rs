@@ -1,4 +1,4 @@
-//! Transactions: containers are created, objects appended and deleted, and all becomes visible by one commit.
+//! Transactions: containers are created, objects appended and deleted, and all changes become visible by one commit.
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int};

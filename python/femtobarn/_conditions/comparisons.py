@@ -1,4 +1,4 @@
-"""Comparing two jobs: what differs, when, and for which events."""
+"""Comparing two jobs: their differences, with their ranges, and the events that these affect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshot files as jobs read them: verified, and an error wherever the file does not know the answer.
+"""Snapshot files as jobs read them: verified, and with an error at moments outside of their coverage.
 
 Invariants
 ----------

@@ -1,4 +1,4 @@
-"""Plans: a list of events of many containers, divided into jobs in the order of time, and what that saves."""
+"""Plans: a list of events of many containers, divided into jobs in the order of time, and the savings."""
 
 from __future__ import annotations
 

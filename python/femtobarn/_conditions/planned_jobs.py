@@ -1,6 +1,6 @@
 """Planned jobs: the events of one job, from any containers, read in the order of time.
 
-A planned job keeps which events it has as gaps and runs of entries, so that it is small to store and to send.
+A planned job stores its events as gaps and runs of entries, so that it is small to store and to send.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which series came from which source: the container ``condition_imports`` of a database.
+"""Records of imports, by series and source: the container ``condition_imports`` of a database.
 
 The transaction that imports also writes it. The last record of a series counts, as long as the series exists.
 """

@@ -1,4 +1,4 @@
-"""Payloads as objects of the container ``payloads`` of a database, each stored once."""
+"""Payloads as objects of a database's container ``payloads``, each stored once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dictionaries in Arrow tables: as maps, which other programs know, rather than as lists of pairs."""
+"""Dictionaries in Arrow tables, as maps, which other programs know, rather than as lists of pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion of numbers to the type of a field. Objects appended one by one follow the same rules.
+"""Conversion of numbers to the type of a field, by the same rules as for objects appended one by one.
 
 1. Real numbers are rounded to the precision of the field, as in ROOT, NumPy and awkward. A finite number that
    would become infinite is refused.

@@ -1,4 +1,4 @@
-"""Layouts converted to a type that holds more: what containers of different classes have in common."""
+"""Layouts converted to a wider type, such as the common type of containers of different classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The methods of a federation that import files of other formats; they load what does it when called."""
+"""The methods of a federation that import files of other formats; they load the importers when called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data frames and series in the HDF5 files of pandas: which part of which dataset is which column.
+"""Data frames and series in the HDF5 files of pandas: the parts of datasets that are their columns.
 
 The fixed format has a dataset for all columns of one type; the format ``table`` has a compound dataset, of
 which a member may be several columns.

@@ -1,4 +1,4 @@
-"""Columns that are computed of fields, as conditions are: ``aliases={"mass": "sqrt(2 * pt[0] * pt[1])"}``."""
+"""Columns that are computed from fields, like conditions: ``aliases={"mass": "sqrt(2 * pt[0] * pt[1])"}``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Advice on the compression of a container: what its fields would take, and how fast they would be read."""
+"""Advice on the compression of a container: the space that its fields would need, and their reading speed."""
 
 from __future__ import annotations
 

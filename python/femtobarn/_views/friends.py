@@ -1,7 +1,7 @@
-"""A container and its friends, which lie beside it and have more columns for its objects, read as one view.
+"""A container and its friends, which have more columns for its objects, read as one view.
 
-A friend is a container, too. Its entry n belongs to entry n of its partner, so no key is looked up: of either
-container the columns that are used are read by position.
+A friend is a container, too. Its entry n belongs to entry n of its partner, so no key is looked up: columns
+of either container are read by position, if they are used.
 
 Invariants
 ----------

@@ -1,4 +1,4 @@
-"""Objects in the order of the values of fields, and which of them have the same values."""
+"""Objects in the order of the values of fields, and groups of objects with the same values."""
 
 from __future__ import annotations
 

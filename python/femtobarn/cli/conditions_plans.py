@@ -1,4 +1,4 @@
-"""The command that divides events among jobs in the order of time, and says what that saves."""
+"""The command that divides events among jobs in the order of time, and prints the savings."""
 
 from __future__ import annotations
 

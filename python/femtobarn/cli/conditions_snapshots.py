@@ -1,4 +1,4 @@
-"""The commands that take conditions along: write snapshot files and job files, and verify them."""
+"""The commands for conditions without the federation: write snapshot files and job files, and verify them."""
 
 from __future__ import annotations
 

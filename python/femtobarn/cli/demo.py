@@ -1,4 +1,4 @@
-"""The command `demo`: a small federation to try things on, and what to try.
+"""The command `demo`: a small federation for first steps, and commands to try.
 
 The package `femtobarn_demo` is imported when it runs: no other command needs it.
 """

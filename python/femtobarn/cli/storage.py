@@ -1,4 +1,4 @@
-"""The commands about the stores of a federation: copies, pins, rules, and what comes back."""
+"""The commands about the stores of a federation: copies, pins, rules, and files that are being staged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which item links to which, in each of the ways in which models of events store it.
+"""Links between items, in each of the forms in which models of events store them.
 
 =====================================  ==================================================================
 stored as                              for example

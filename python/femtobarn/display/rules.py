@@ -1,4 +1,4 @@
-"""The drawing rules: what each collection of an event is drawn as, by the names and fields of its items.
+"""The drawing rules: the form of each collection in a drawing, by the names and fields of its items.
 
 A rule that comes first goes first. Its pattern is compared with the class of the items, and with the name of
 the field that holds them; it is for collections whose fields make its form. Collections without a rule are

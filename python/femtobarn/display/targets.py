@@ -1,4 +1,4 @@
-"""Groups by what links name: an object, a collection of an object, a collection beside another."""
+"""Groups by the targets of links: an object, a collection of an object, a collection beside another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-//! Arrays from Arrow's C structures, as a class stores them. All values are copied, so the structures stay their owner's.
+//! Arrays from Arrow's C structures, as a class stores them. All values are copied, so the structures keep their owner.
 //!
 //! The type of the field decides: integers, reals and texts must have exactly this type; `utf8` and `list` with 32-bit
 //! offsets are accepted, too. Lengths, offsets, formats and nulls are checked, but buffers cannot be; values below a

@@ -1,4 +1,4 @@
-//! Types of Arrow for arrays. An array of no values has the same type as one of many.
+//! Arrow's types of arrays. An empty array has the same type as a full one.
 
 use std::ffi::CString;
 use std::ptr;

@@ -1,4 +1,4 @@
-"""The command: all looks, one line for each finding."""
+"""The command: runs all checks, and prints one line for each finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks at the file systems on which the files of a federation are: their kinds, and their space."""
+"""Checks of the file systems with the files of a federation: their kinds, and their space."""
 
 from __future__ import annotations
 

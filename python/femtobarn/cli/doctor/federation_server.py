@@ -1,4 +1,4 @@
-"""Looks at a federation at a server: the way to it, the server's state, the rights of this user."""
+"""Checks of a federation at a server: the connection, the server's state, the rights of this user."""
 
 from __future__ import annotations
 

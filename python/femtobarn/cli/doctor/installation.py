@@ -1,4 +1,4 @@
-"""Looks at the installation: versions, packages, limits of the process, the temporary folder, the clock."""
+"""Checks of the installation: versions, packages, limits of the process, the temporary folder, the clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks at the stores of a federation: whether what ``storage.toml`` names is there."""
+"""Checks of the stores of a federation: whether the stores in ``storage.toml`` exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks at the bearer token that clients of this user send, found as docs/serving.md says."""
+"""Checks of the bearer token that clients of this user send, found as in docs/serving.md."""
 
 from __future__ import annotations
 
