@@ -6,8 +6,8 @@
 //! steps, unsynced writes are lost, and the leader does not answer. An operator may repeat a promotion; may force one
 //! if the leader does not answer, of a copy that has copied something since its leader began to lead, and no other copy
 //! is promoted before that leader is notified; and may make a leader that has yielded lead again, unless the promotion
-//! was completed, after ending the copy that was to be promoted. Operators who force a promotion may forget to end it,
-//! but force no second one then.
+//! was completed, after ending the process that promotes. Operators of the forced model may forget to end that process,
+//! but then force no second promotion.
 //!
 //! The code: `femtobarn/src/replication`, and `femtobarn-catalog/src/local/{following,leading,role}.rs`.
 

@@ -223,7 +223,7 @@ impl PublishingState {
         }
     }
 
-    /// Removes answers and requests that no participant waits for, so that equal states compare equal.
+    /// Removes requests and facts that no client needs any more.
     fn tidy(mut self) -> Self {
         for client in &mut self.clients {
             if client.reported != Reported::Nothing {
