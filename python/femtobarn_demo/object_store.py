@@ -1,4 +1,5 @@
-"""Step (g): a database goes to an object store, leaves the disk, and comes back when a selection needs it.
+"""Step (g): a database is copied to an object store, leaves the disk, and is staged when a selection needs
+it.
 
 The store is a real S3 server, rclone's, which runs while :func:`s3_server` is open.
 """

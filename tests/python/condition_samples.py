@@ -1,4 +1,4 @@
-"""A federation with every kind of series, and what a series says of many moments."""
+"""A federation with every kind of series, and the answers of a series at many moments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A served federation with conditions, for the tests of what is answered over HTTP."""
+"""A served federation with conditions, for the tests of answers over HTTP."""
 
 from __future__ import annotations
 

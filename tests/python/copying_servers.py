@@ -1,4 +1,4 @@
-"""Servers that copy files from and to others: ours, and XRootD's."""
+"""Servers that copy files from and to other servers: Femtobarn's, and XRootD's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers with damage in some clusters, for tests of what is read."""
+"""Containers with damage in some clusters: reading these clusters fails."""
 
 from __future__ import annotations
 

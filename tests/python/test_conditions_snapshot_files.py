@@ -1,4 +1,4 @@
-"""Snapshot files of conditions as files: other readers, hashes, damage, and what is refused."""
+"""Snapshot files of conditions as files: other readers, hashes, damage, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshot files of conditions: they answer as the federation does, or say that they cannot."""
+"""Snapshot files of conditions: they answer as the federation does, or raise an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of what `arrays` returns: with computed columns, fields behind links, and dictionaries as maps."""
+"""Files with the result of `arrays`: computed columns, fields behind links, and dictionaries as maps."""
 
 from __future__ import annotations
 

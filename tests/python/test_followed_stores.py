@@ -1,4 +1,4 @@
-"""Copies of a federation whose databases are in stores: what a follower has, and what it never shows."""
+"""Copies of a federation whose databases are in stores: a follower's files, never incomplete or stale."""
 
 from __future__ import annotations
 

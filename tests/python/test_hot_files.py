@@ -1,4 +1,4 @@
-"""The workload of hot files: a small run with real servers, and what is computed of what clients read."""
+"""The workload of hot files: a small run with real servers, and the figures computed from clients' reads."""
 
 from __future__ import annotations
 

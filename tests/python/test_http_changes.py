@@ -1,4 +1,4 @@
-"""Files are stored, renamed and removed over HTTP: whole, by those who may, and whatever fails."""
+"""Files are stored, renamed and removed over HTTP: completely, by authorised clients, despite failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files move between servers without going through the client (COPY), whole or not at all."""
+"""Files are copied between servers without passing through the client (COPY), completely or not at all."""
 
 from __future__ import annotations
 

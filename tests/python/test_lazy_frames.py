@@ -1,4 +1,4 @@
-"""Lazy frames of Polars over views: what a query needs is read, and the answers are those of Polars."""
+"""Lazy frames of Polars over views: only needed data are read, and the answers are those of Polars."""
 
 from __future__ import annotations
 

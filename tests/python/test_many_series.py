@@ -1,4 +1,4 @@
-"""Federations with very many series: what needs no container opens none.
+"""Federations with very many series: operations that need no container open none.
 
 The file with the series is emptied, so that opening one of them fails.
 """

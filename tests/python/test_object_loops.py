@@ -1,4 +1,4 @@
-"""Loops over objects: what they cost per object, and that sharing it changes no value."""
+"""Loops over objects: their cost per object, which neighbours share without changing a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that are cut off from each other by their network, without a word, and come back."""
+"""Servers that their network cuts off from each other silently, and that come back."""
 
 from __future__ import annotations
 

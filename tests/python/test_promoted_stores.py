@@ -1,4 +1,4 @@
-"""Copies in stores after a promotion: the new leader alone removes what is needed no more."""
+"""Copies in stores after a promotion: only the new leader removes copies that are no longer needed."""
 
 from __future__ import annotations
 

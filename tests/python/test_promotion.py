@@ -1,4 +1,4 @@
-"""Copies that take the place of their leader, or are none of it."""
+"""Copies that take the place of their leader, and copies that are refused."""
 
 from __future__ import annotations
 

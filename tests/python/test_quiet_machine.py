@@ -1,4 +1,4 @@
-"""Benchmarks measure on a quiet machine: they see what else runs, refuse, mark and repeat."""
+"""Benchmarks measure on a quiet machine: they notice other programs, refuse, mark and repeat."""
 
 from __future__ import annotations
 

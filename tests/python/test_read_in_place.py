@@ -1,4 +1,4 @@
-"""Databases that are read in the store that has them, without being brought back."""
+"""Databases that are read in the store that has them, without being staged."""
 
 from __future__ import annotations
 

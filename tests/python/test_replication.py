@@ -1,4 +1,4 @@
-"""Copies of a federation: what they have at every moment, and what survives."""
+"""Copies of a federation: their contents at every moment, and after failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files move between servers over `root://` without going through the client (`xrdcp --tpc only`)."""
+"""Files are copied between servers over `root://` without passing through the client (`xrdcp --tpc only`)."""
 
 from __future__ import annotations
 

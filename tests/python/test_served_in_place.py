@@ -1,4 +1,4 @@
-"""A server reads what is in a store alone there, for clients of every kind, if the store allows it."""
+"""A server reads nearline databases in their store, for clients of every kind, if the store allows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated sites: stations against queueing theory, same seed, same numbers, what scenarios change."""
+"""Simulated sites: stations against queueing theory, same seed, same numbers, effects of scenarios."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several servers of one federation: each answers for all, and sends clients on to the home of a database."""
+"""Several servers of one federation: each answers for all, and redirects clients to a database's home."""
 
 from __future__ import annotations
 

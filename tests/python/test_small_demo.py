@@ -1,4 +1,4 @@
-"""The command `demo`: the base installation makes a sound federation with it, and what it prints runs."""
+"""The command `demo`: the base installation makes a sound federation, and the printed commands run."""
 
 from __future__ import annotations
 

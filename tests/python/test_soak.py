@@ -1,4 +1,4 @@
-"""The soak finds what leaks and what is lost; a short run of it finds nothing on a site of three servers."""
+"""The soak finds leaks and lost operations; a short run of it finds none on a site of three servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event source: sizes, labels, determinism, and the shape of what it hands to writers."""
+"""The event source: sizes, labels, determinism, and the shape of the data for writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of the Tape REST API: they pin what they stage, and survive the server."""
+"""Requests of the Tape REST API: they pin staged files, and survive the server."""
 
 from __future__ import annotations
 

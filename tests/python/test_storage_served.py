@@ -1,4 +1,4 @@
-"""A server brings back what is in a store alone, for clients of every kind, which wait."""
+"""A server stages nearline databases for clients of every kind, which wait."""
 
 from __future__ import annotations
 

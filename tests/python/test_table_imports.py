@@ -1,4 +1,4 @@
-"""Importing CSV and HDF5 files: types, missing values, times, slices, and what is wrong and where."""
+"""Importing CSV and HDF5 files: types, missing values, times, slices, and errors with their places."""
 
 from __future__ import annotations
 

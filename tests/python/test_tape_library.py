@@ -1,4 +1,4 @@
-"""The played tape library: its drives and tapes, used by many processes, and by a federation as a store."""
+"""The simulated tape library: its drives and tapes, used by many processes, and as a federation's store."""
 
 from __future__ import annotations
 

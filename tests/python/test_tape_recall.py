@@ -1,4 +1,4 @@
-"""The workload of recalls from tapes: small runs with a real server, and what is computed of them."""
+"""The workload of recalls from tapes: small runs with a real server, and the figures computed from them."""
 
 from __future__ import annotations
 

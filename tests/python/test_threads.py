@@ -1,4 +1,4 @@
-"""Reads in threads, as `asyncio` programs make them: they wait for data at once, without Python's lock."""
+"""Reads in threads, as `asyncio` programs make them: they wait for data in parallel, without Python's GIL."""
 
 from __future__ import annotations
 

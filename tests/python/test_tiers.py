@@ -1,4 +1,4 @@
-"""Caches between a job and the server: whatever happens to them, a job reads what the federation says.
+"""Caches between a job and the server: whatever happens to them, a job reads the federation's own values.
 
 The server and memcached are the real ones; faults are put into their files and values.
 """

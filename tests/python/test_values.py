@@ -1,4 +1,4 @@
-"""Every kind of value, appended and extended, comes back the same by object and in each library."""
+"""Every kind of value, appended and extended, is read back unchanged by object and in each library."""
 
 from __future__ import annotations
 

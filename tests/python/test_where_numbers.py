@@ -1,4 +1,4 @@
-"""Numbers in conditions: the results of NumPy with 64 bits; and what is read for parts of a condition."""
+"""Numbers in conditions: the results of NumPy with 64 bits; and the reads of a condition's parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invalid arguments: the error has Python's own type where there is one, and always a text of ours."""
+"""Invalid arguments: the error has Python's own type where there is one, and always Femtobarn's text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The points of reconstructed tracks, and how far each lies beside its track."""
+"""The points of reconstructed tracks, and the distance of each from its track."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All policies by their names, and where they were published.
+"""All policies by their names, with their publications.
 
 [Arlitt 2000] M. Arlitt et al., Evaluating content management techniques for web proxy caches. [Belady 1966]
 L. Belady, A study of replacement algorithms for a virtual-storage computer. [Cherkasova 1998] L. Cherkasova,

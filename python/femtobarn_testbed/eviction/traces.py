@@ -1,4 +1,4 @@
-"""Traces: which file was read or written, and when.
+"""Traces: reads and writes of files, with their times.
 
 Invariants: times ascend; files are numbered from 0 in the order of their first access; the size of a file is
 the largest that the trace tells.

@@ -1,4 +1,4 @@
-"""Clients that want files from tapes: through a server, or each file staged by the process that wants it.
+"""Clients that request files from tapes: through a server, or each file staged by the process that needs it.
 
 Both return when each file was there, in seconds by the clock since the first was asked for.
 """

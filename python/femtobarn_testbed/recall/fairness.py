@@ -1,4 +1,4 @@
-"""When each client's files would be there if the drives' work were shared equally."""
+"""The times when each client's files would arrive if the drives' work were shared equally."""
 
 from __future__ import annotations
 

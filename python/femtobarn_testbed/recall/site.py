@@ -1,4 +1,4 @@
-"""A federation whose files are in a played tape library alone.
+"""A federation whose files are only in a simulated tape library.
 
 Invariants:
 
