@@ -118,8 +118,7 @@ def open(
     disk_cache
         Folder for a cache of the bytes read from a server, which processes share; no cache by default.
     disk_cache_bytes
-        Size of that cache for each federation, 16 GiB by default; the least recently used bytes are dropped
-        first.
+        Size of that cache for each federation, 16 GiB by default; the least recently used bytes leave first.
     memcached
         ``host:port`` of a memcached server, or several, which jobs of a cluster share; they are asked after
         the disk cache. Everybody who can reach them can read the cached bytes.

@@ -43,8 +43,7 @@ def serve(
         the bytes that are read are kept in the given folder. Of several folders, on a disk each, every file
         is kept in one, and those whose disk fails are used no more.
     cache_bytes
-        Bytes kept in each folder, by default four fifths of its file system; the files closed the longest ago
-        leave.
+        Bytes kept in each folder, by default four fifths of its file system; files closed longest ago leave.
     redirect_to
         ``root://`` URLs of servers with the same path; clients are redirected to one that has their file.
     redirect_caches
@@ -64,8 +63,7 @@ def serve(
     site
         Name of this server among several of one federation, whose catalogue is in PostgreSQL.
     url
-        URL by which clients and other servers reach this server, ``"root://host:port"``; by default its
-        address.
+        URL by which clients and other servers reach this one, ``"root://host:port"``; by default its address.
 
     Raises
     ------
