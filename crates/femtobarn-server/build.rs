@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     compress(&out, PROGRAM, &program)?;
     for file in fs::read_dir(PAGES)? {
         let name =
-            file?.file_name().into_string().map_err(|name| format!("{name:?} is no name"))?;
+            file?.file_name().into_string().map_err(|name| format!("{name:?} is not UTF-8"))?;
         if name != PROGRAM && !name.ends_with(".rs") {
             compress(&out, &name, &fs::read(Path::new(PAGES).join(&name))?)?;
         }

@@ -204,7 +204,7 @@ def test_large_integers_are_compared_exactly(fed: fb.Federation) -> None:
         ("name in ('tt', 3)", fb.InvalidError, "name is string, and 3 is not"),
         ("name > 'a'", fb.InvalidError, "texts have no order here"),
         ("run == 'a'", fb.InvalidError, "'a' is string, and run is not"),
-        ("any(run > 3)", fb.InvalidError, r"where 'any\(run > 3\)': .* is no list"),
+        ("any(run > 3)", fb.InvalidError, r"where 'any\(run > 3\)': .* is not a list"),
         ("any(muons.tp > 3)", fb.NotFoundError, "field 'tp' does not exist in muons; .* pt"),
         ("of.nummer == 1", fb.NotFoundError, "did you mean 'number'"),
         ("run is 3", fb.InvalidError, "is and is not are for None alone"),

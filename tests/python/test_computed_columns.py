@@ -145,7 +145,7 @@ def test_batches_and_picked_objects_have_computed_columns(events: fb.View) -> No
         ({"filter_name": "run", "expressions": "run"}, fb.InvalidError, "expressions and filter_name are"),
         ({"cut": "run > 1", "where": "run > 1"}, fb.InvalidError, "where and cut are the same"),
         ({"aliases": {"run": "1"}}, fb.InvalidError, "'run' is the name of a field; choose another"),
-        ({"aliases": {"a b": "run"}}, fb.InvalidError, "alias 'a b' is no name"),
+        ({"aliases": {"a b": "run"}}, fb.InvalidError, "alias 'a b' is not an identifier"),
         ({"aliases": {"x": "nope + 1"}}, fb.NotFoundError, "alias 'x': field 'nope' does not exist"),
         ({"aliases": {"x": "run +"}}, fb.InvalidError, "alias 'x' is not an expression"),
         ({"aliases": {"x": "(1).__class__"}}, fb.InvalidError, "cannot be used in a condition"),

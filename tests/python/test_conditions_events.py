@@ -107,7 +107,7 @@ def test_run_table_converts_times_and_runs_both_ways(taken: fb.Federation) -> No
 
 
 def test_series_that_is_no_run_table_is_refused(taken: fb.Federation) -> None:
-    with pytest.raises(fb.InvalidError, match="tpc/gain is no run table"):
+    with pytest.raises(fb.InvalidError, match="tpc/gain is not a run table"):
         fb.RunTable(taken.conditions()["tpc/gain"])
     with taken.transaction() as txn:
         txn.series("daq/blocks").put(Block(run=7, block=3), since=20_000, until=20_100)

@@ -325,7 +325,7 @@ def test_files_with_indices_of_other_widths_have_the_same_links(fed: fb.Federati
     done = fed.import_trees([old, without], database="some", again=True)
     assert fed["some/Events"].typenames()["Muon.jetIdx"] == "int32"
     assert "Muon.jetIdx" not in done[0].links
-    assert done[0].unlinked["Muon.jetIdx"] == "it is no link in other objects of some/Events"
+    assert done[0].unlinked["Muon.jetIdx"] == "it is not a link in other objects of some/Events"
 
 
 def test_the_command_tells_what_became_links(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -399,14 +399,14 @@ def test_element_links_of_atlas_lead_to_containers_of_the_file(fed: fb.Federatio
 @pytest.mark.parametrize(
     ("index", "name", "reason"),
     [
-        (element("int32", "Jett"), "jetIdx", "'Muon.jetIdx' leads to 'Jett', which is no field; .* 'Jet'"),
+        (element("int32", "Jett"), "jetIdx", "'Muon.jetIdx' leads to 'Jett', which is not a field; .* 'Jet'"),
         (element("int32", "run"), "jetIdx", "leads to 'run', which is int32 and not a list"),
-        (element("int32", ""), "jetIdx", "leads to '', which is no field"),
+        (element("int32", ""), "jetIdx", "leads to '', which is not a field"),
         (element("float32", "Jet"), "jetIdx", "the index of an element is an integer, not 'float32'"),
         (element("int32", "Jet"), "jet", "'Muon.jet' has no name for its link; call it jetIdx"),
-        (element("int32", "Jet"), "jet_begin", "needs 'jet_end', which is no integer beside it"),
-        (element("int32", "key", [["Jet", 1]]), "jetIdx", "has its key in 'key', which is no integer"),
-        (element("int32", "n", [["Jett", 1]]), "jetIdx", "leads to 'Jett', which is no field"),
+        (element("int32", "Jet"), "jet_begin", "needs 'jet_end', which is not an integer field beside it"),
+        (element("int32", "key", [["Jet", 1]]), "jetIdx", "has its key in 'key', which is not an integer"),
+        (element("int32", "n", [["Jett", 1]]), "jetIdx", "leads to 'Jett', which is not a field"),
         (element("int32", "n", [["Jet", "one"]]), "jetIdx", "keys of collections are integers"),
         (element("int32", "n", [["Jet"]]), "jetIdx", "pairs of a name and a value"),
         ({"meaning": {"of": "int32"}}, "jetIdx", "must have the type 'of' values, and what it 'is'"),

@@ -269,10 +269,10 @@ def test_stores_that_do_not_answer_are_unavailable(
 @pytest.mark.parametrize(
     ("settings", "subject", "fact"),
     [
-        (b"stores = 3", "stores", "has a store that is no table"),
-        (b"[stores]\nmirror = 3", "stores", "has a store that is no table"),
+        (b"stores = 3", "stores", "has a store that is not a table"),
+        (b"[stores]\nmirror = 3", "stores", "has a store that is not a table"),
         (b"# \xff", "stores", "cannot be read"),
-        (b'[stores.mirror]\nkind = "folder"', "store mirror", "None is no path of a folder"),
+        (b'[stores.mirror]\nkind = "folder"', "store mirror", "None is not the path of a folder"),
     ],
 )
 def test_settings_of_stores_that_cannot_be_understood_are_invalid(

@@ -240,4 +240,4 @@ def test_command_line_suggests_members_of_an_enumeration(
 ) -> None:
     view = one(fed, Quality, Quality.GOOD)
     assert main(["find", fed.path, view.name, "x=GOOOD"]) == 2
-    assert "'GOOOD' is no member of Quality; did you mean 'GOOD'?" in capsys.readouterr().err
+    assert "'GOOOD' is not a member of Quality; did you mean 'GOOD'?" in capsys.readouterr().err

@@ -113,7 +113,7 @@ def test_migrations_in_an_empty_federation_are_those_of_no_object(
     ("before", "after", "reason"),
     [
         ("my::Hit:", "my::Hot:", "'my::Hot': the model has no such class; did you mean 'my::Hit'"),
-        ("to: energy", "to: enrgy", "renamed to 'enrgy', which is no member; did you mean 'energy'"),
+        ("to: energy", "to: enrgy", "renamed to 'enrgy', which is not a member; did you mean 'energy'"),
         ("from: e\n", "from: at\n", "'at' is renamed to 'energy', but is still a member"),
         ("to_version: 3", "to_version: 7", "in version 7, but the schema_version of the model is 3"),
         ("to_version: 3", "to_version: 2", "from_version must be less than to_version"),

@@ -210,8 +210,8 @@ def test_functions_get_times(runs: fb.View) -> None:
 @pytest.mark.parametrize(
     ("where", "told"),
     [
-        ("begun > 'yesterday'", "'yesterday' is no datetime; write it as in ISO 8601"),
-        ("quality == 'GREAT'", "'GREAT' is no member of Quality; there are BAD, GOOD, PERFECT"),
+        ("begun > 'yesterday'", "'yesterday' is not a datetime; write it as in ISO 8601"),
+        ("quality == 'GREAT'", "'GREAT' is not a member of Quality; there are BAD, GOOD, PERFECT"),
         ("begun + 1 == '2026-11-27'", "is string"),
     ],
 )
@@ -240,7 +240,7 @@ def test_objects_are_found_and_updated_by_python_values(fed: fb.Federation, runs
     assert [each.number for each in view.find_all(quality="GOOD")] == [2, 4]
     assert (view[0].quality, view[0].beam) == (Quality.BAD, (9, 9.0, "pp"))
     assert (view[1].weights, view[1].shifters, view[1].log.name) == ({"down": 1.0}, {"eve"}, "other")
-    with pytest.raises(fb.InvalidError, match="'quality': 'GREAT' is no member"):
+    with pytest.raises(fb.InvalidError, match="'quality': 'GREAT' is not a member"):
         view.find(quality="GREAT")
 
 
@@ -251,18 +251,18 @@ def test_objects_are_found_and_updated_by_python_values(fed: fb.Federation, runs
         (dt.datetime, dt.datetime(1500, 1, 1, tzinfo=UTC), "is not between 1677-09-21 and 2262-04-12"),
         (dt.datetime, np.datetime64("1500-01-01"), "is not between"),
         (dt.datetime, np.datetime64("NaT"), "a time is missing"),
-        (dt.datetime, 5, "5 is no datetime"),
-        (dt.datetime, dt.date(2026, 1, 1), "is no datetime"),
-        (dt.date, dt.datetime(2026, 1, 1), "is no date;"),
-        (Quality, 5, "5 is no member of Quality"),
-        (Quality, True, "True is no member of Quality"),
-        (Quality, "GOOD", "'GOOD' is no member of Quality"),
+        (dt.datetime, 5, "5 is not a datetime"),
+        (dt.datetime, dt.date(2026, 1, 1), "is not a datetime"),
+        (dt.date, dt.datetime(2026, 1, 1), "is not a date;"),
+        (Quality, 5, "5 is not a member of Quality"),
+        (Quality, True, "True is not a member of Quality"),
+        (Quality, "GOOD", "'GOOD' is not a member of Quality"),
         (Quality, Trigger.MUON, "is of Trigger, not of Quality"),
-        (Detector, "muon", "'muon' is no member of Detector"),
-        (set[int], "abc", "'abc' is no set"),
+        (Detector, "muon", "'muon' is not a member of Detector"),
+        (set[int], "abc", "'abc' is not a set"),
         (set[int], {1, "a"}, "has items of several types"),
         (tuple[int, str], (1,), "1 items, not 2"),
-        (pathlib.Path, 3, "3 is no path"),
+        (pathlib.Path, 3, "3 is not a path"),
         (dict[str, int], {1: 1}, "x._0"),
         (dict[str, int], {"a": "b"}, "x._1"),
         (str, "half a pair: \ud800", "UTF-8"),
@@ -271,8 +271,8 @@ def test_objects_are_found_and_updated_by_python_values(fed: fb.Federation, runs
         (dt.datetime, pd.NaT, "a time is missing"),
         (dt.date, np.datetime64("2026-01-01T13:00"), "a date has a time of day"),
         (dt.date, np.datetime64("20000-01-01"), "not between the years 1 and 9999"),
-        (Trigger, 64, "64 is no member of Trigger"),
-        (Trigger, -1, "-1 is no member of Trigger"),
+        (Trigger, 64, "64 is not a member of Trigger"),
+        (Trigger, -1, "-1 is not a member of Trigger"),
         (list[int], np.array(["2026-01-01"], "M8[ns]"), "numbers|int64"),
     ],
 )

@@ -115,7 +115,7 @@ def test_wrong_lists_of_servers_are_refused(copies: Copies, tmp_path: Path) -> N
     other = fb.create(tmp_path / "lhc.fed")
     with fb.serve(other.path, port=0, address="127.0.0.1") as server:
         url = server.url("/lhc.fed")
-        with pytest.raises(fb.InvalidError, match='is no copy of "lhc"'):
+        with pytest.raises(fb.InvalidError, match='is not a copy of "lhc"'):
             fb.open([copies.urls[2], url])
 
 

@@ -104,7 +104,7 @@ def test_wrong_sizes_and_picked_objects_are_refused(view: fb.View, fed: fb.Feder
     for size in (0, -1, "0 B"):
         with pytest.raises(fb.InvalidError, match=r"1 or more|1 byte or more"):
             view.partitions(size)
-    with pytest.raises(fb.UnsupportedError, match="picked objects are no ranges"):
+    with pytest.raises(fb.UnsupportedError, match="picked objects are not ranges"):
         view[[3, 1]].partitions()
     with fed.transaction() as txn, pytest.raises(fb.InvalidError, match="commit first"):
         txn["d/events"].partitions()

@@ -162,7 +162,7 @@ def not_for_each(events: ak.Array) -> Any:
     [
         (lambda ev: ev.rum > 3, "where '<lambda>': <lambda> failed: AttributeError: no field named 'rum'"),
         (not_for_each, "where 'not_for_each': 'not_for_each' has several values per entry"),
-        (lambda ev: ev.name, "is no number and no truth value"),
+        (lambda ev: ev.name, "is neither a number nor a truth value"),
         (lambda ev: ev.run, "gives numbers"),
         (lambda ev: ev.run[:2] > 1, "has several values per entry"),
         (lambda ev: 1 / 0, "ZeroDivisionError"),

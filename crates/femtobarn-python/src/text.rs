@@ -25,7 +25,7 @@ impl<'py> FromPyObject<'_, 'py> for Text {
     /// `InvalidError` if UTF-8 cannot hold the text; `WrongTypeError` if it is none.
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let Ok(text) = value.cast::<PyString>() else {
-            return Err(wrong_type(format!("{} is no text", shown(value))));
+            return Err(wrong_type(format!("{} is not a string", shown(value))));
         };
         text.to_str().map(|text| Text(text.to_owned())).map_err(|error| unstorable(value, error))
     }

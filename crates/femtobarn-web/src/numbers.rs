@@ -116,7 +116,7 @@ fn leaf(array: &Array, mut ends: Vec<i64>) -> Result<Leaf> {
         }
         Array::Record { members, .. } => match &members[..] {
             [(_, member)] => leaf(member, ends),
-            _ => Err(invalid("a record is no number: name one of its members")),
+            _ => Err(invalid("a record is not a number: name one of its members")),
         },
         Array::String { .. } | Array::Variant { .. } => Err(invalid("the field has no numbers")),
     }

@@ -54,8 +54,8 @@ class RunTable:
         names = set(series.definition.record.by_name)
         if series.clock != "time" or not names.issuperset(FIELDS):
             raise InvalidError(
-                f"{series.path} is no run table: it must be on the clock 'time', and have the fields run and "
-                "block"
+                f"{series.path} is not a run table: it must be on the clock 'time', and have the fields "
+                "run and block"
             )
         self.path = series.path
         intervals = series.intervals()

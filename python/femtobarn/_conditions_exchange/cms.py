@@ -82,7 +82,7 @@ class CmsSource:
         for number, since, _ in found:
             if not isinstance(since, int):
                 raise CorruptError(
-                    f"{self._path}: row {number} of IOV, tag {tag}: SINCE {since!r} is no integer"
+                    f"{self._path}: row {number} of IOV, tag {tag}: SINCE {since!r} is not an integer"
                 )
         return found
 

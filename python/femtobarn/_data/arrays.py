@@ -216,7 +216,7 @@ def _with_unique_items(layout: ak.contents.Content, node: List, path: str) -> ak
 def _check_members(values: set[Any], meaning: Meaning, path: str) -> None:
     wrong = sorted(values - meaning.values)
     if wrong:
-        raise InvalidError(f"{_place(path)}: {wrong[0]!r} is no member of {meaning.name}")
+        raise InvalidError(f"{_place(path)}: {wrong[0]!r} is not a member of {meaning.name}")
 
 
 def _tuple(layout: ak.contents.Content, node: Record, path: str) -> Tree:

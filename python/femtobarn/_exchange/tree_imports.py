@@ -63,7 +63,7 @@ def import_trees(
 
 def _imported(planned: PlannedTree, definition: Definition, lost: LostLinks) -> Imported:
     references, linked = planned.source.references, linked_paths(definition.record)
-    other = f"it is no link in other objects of {planned.destination}"
+    other = f"it is not a link in other objects of {planned.destination}"
     return Imported(
         str(planned.destination),
         definition.name,

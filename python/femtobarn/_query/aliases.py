@@ -45,7 +45,7 @@ def aliases_of(texts: Mapping[str, str], definition: Definition) -> dict[str, Ar
         if not isinstance(name, str) or not isinstance(text, str):
             raise WrongTypeError(f"aliases are texts by names, such as {{'pt2': 'pt ** 2'}}, not {text!r}")
         if not name.isidentifier() or name in definition.record.by_name:
-            reason = "is the name of a field" if name.isidentifier() else "is no name"
+            reason = "is the name of a field" if name.isidentifier() else "is not an identifier"
             raise InvalidError(f"alias {name!r} {reason}; choose another name")
         try:
             node = _substituted(ast.parse(text.strip(), mode="eval").body, found)

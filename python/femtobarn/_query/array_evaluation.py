@@ -153,7 +153,7 @@ class Evaluator(ast.NodeVisitor):
             return getattr(np, name)(*([1.0 * each for each in arguments] if self.in_reals else arguments))
         (items,) = arguments
         if not isinstance(items, ak.Array) or items.ndim < 2:
-            raise InvalidError(f"{ast.unparse(node)!r}: {ast.unparse(node.args[0])!r} is no list")
+            raise InvalidError(f"{ast.unparse(node)!r}: {ast.unparse(node.args[0])!r} is not a list")
         return reduced(name, items)
 
 

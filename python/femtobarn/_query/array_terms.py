@@ -134,7 +134,7 @@ def values_of(found: Any, length: int, text: str) -> Values:
         )
     values: Values = ak.to_numpy(found, allow_missing=True)
     if values.dtype.kind not in "biuf":
-        raise InvalidError(f"{text!r} is no number and no truth value; compare it")
+        raise InvalidError(f"{text!r} is neither a number nor a truth value; compare it")
     return values
 
 
@@ -309,7 +309,7 @@ def _check_operation(node: ast.BinOp) -> None:
         raise InvalidError(f"{ast.unparse(node)!r} cannot be used in a condition")
     for side in (node.left, node.right):
         if isinstance(side, ast.Constant) and not isinstance(side.value, int | float):
-            raise InvalidError(f"{ast.unparse(node)!r}: {ast.unparse(side)} is no number")
+            raise InvalidError(f"{ast.unparse(node)!r}: {ast.unparse(side)} is not a number")
     check_size(node)
 
 

@@ -66,7 +66,7 @@ def check_elements(definition: Definition) -> None:
     >>> form = {"name": "Event", "fields": [{"name": "jetIdx", "type": index}]}
     >>> check_elements(Definition.from_json(form))
     Traceback (most recent call last):
-    femtobarn.InvalidError: field 'jetIdx' leads to 'Jett', which is no field; there is jetIdx
+    femtobarn.InvalidError: field 'jetIdx' leads to 'Jett', which is not a field; there is jetIdx
     """
     for path, record, field in _members(definition.record):
         node = innermost(field.type)
@@ -88,7 +88,7 @@ def _check_element(where: str, field: Field, meaning: Meaning, record: Record, t
         node = top.by_name.get(name)
         if node is None:
             raise InvalidError(
-                f"{where} leads to {name!r}, which is no field{near_misses(name, top.by_name)}"
+                f"{where} leads to {name!r}, which is not a field{near_misses(name, top.by_name)}"
             )
         if not isinstance(node.item if isinstance(node, Optional) else node, List):
             raise InvalidError(f"{where} leads to {name!r}, which is {node} and not a list")
@@ -108,4 +108,4 @@ def _require_integer(where: str, name: str, record: Record) -> None:
     """Refuse a record that lacks an integer of a name."""
     node = record.by_name.get(name)
     if not isinstance(node, Primitive) or node.name not in INTEGERS:
-        raise InvalidError(f"{where} {name!r}, which is no integer beside it")
+        raise InvalidError(f"{where} {name!r}, which is not an integer field beside it")

@@ -182,7 +182,7 @@ class Meaning:
             named = dict(self.members)
             if text in named or text in self.values:
                 return named.get(text, text)
-            raise ValueError(f"{text!r} is no member of {self.name}{near_misses(text, named)}")
+            raise ValueError(f"{text!r} is not a member of {self.name}{near_misses(text, named)}")
         if self.kind in TIMES:
             stored: int = self.to_stored(time_of(text, self.kind))
             return stored
@@ -264,7 +264,7 @@ def time_of(text: str, kind: str = "datetime") -> np.datetime64:
         if finer is not None and len(finer[2]) > 3:
             raise ValueError("more than nanoseconds")
     except ValueError:
-        raise ValueError(f"{text!r} is no {kind}; write it as in ISO 8601, such as '2026-11-27'") from None
+        raise ValueError(f"{text!r} is not a {kind}; write it as in ISO 8601, such as '2026-11-27'") from None
     if moment.tzinfo is not None:
         moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
     nanoseconds = int(finer[2].ljust(3, "0")) if finer is not None else 0
@@ -275,7 +275,7 @@ def _parsed(cls: Any, text: str) -> Any:
     try:
         return cls.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no {cls.__name__}; write it as in ISO 8601") from None
+        raise ValueError(f"{text!r} is not a {cls.__name__}; write it as in ISO 8601") from None
 
 
 def json_value(value: Any) -> Any:
@@ -314,7 +314,7 @@ def _stored_datetime(_: Meaning, value: Any) -> int:
         stored = stored_times(np.asarray(value), "datetime").item()
     else:
         raise ValueError(
-            f"{value!r} is no datetime; give a datetime with a time zone, or numpy.datetime64 in UTC"
+            f"{value!r} is not a datetime; give a datetime with a time zone, or numpy.datetime64 in UTC"
         )
     if not -(1 << 63) < stored < 1 << 63:
         raise ValueError(f"{value!r} is not between 1677-09-21 and 2262-04-12")
@@ -330,7 +330,7 @@ def _stored_date(_: Meaning, value: Any) -> int:
         return (value - EPOCH.date()).days
     if isinstance(value, np.datetime64):
         return int(stored_times(np.asarray(value), "date").item())
-    raise ValueError(f"{value!r} is no date; give a datetime.date, or numpy.datetime64")
+    raise ValueError(f"{value!r} is not a date; give a datetime.date, or numpy.datetime64")
 
 
 def times_of(values: Any) -> list[datetime.datetime | datetime.date]:
@@ -378,7 +378,7 @@ def _stored_path(_: Meaning, value: Any) -> str:
         return value.as_posix()
     if isinstance(value, str):
         return pathlib.PurePath(value).as_posix()
-    raise ValueError(f"{value!r} is no path; give a pathlib.Path, or a text")
+    raise ValueError(f"{value!r} is not a path; give a pathlib.Path or a str")
 
 
 def _stored_member(meaning: Meaning, value: Any) -> int | str:
@@ -390,7 +390,7 @@ def _stored_member(meaning: Meaning, value: Any) -> int | str:
         is_combination = meaning.kind == "flag" and isinstance(stored, int) and not stored & ~meaning.mask
         if is_combination or stored in meaning.values:
             return stored
-    raise ValueError(f"{value!r} is no member of {meaning.name}")
+    raise ValueError(f"{value!r} is not a member of {meaning.name}")
 
 
 def _is_member(value: enum.Enum, meaning: Meaning) -> bool:
@@ -405,7 +405,7 @@ def _is_member(value: enum.Enum, meaning: Meaning) -> bool:
 
 def _stored_set(_: Meaning, value: Any) -> list[Any]:
     if isinstance(value, str | bytes | dict) or not isinstance(value, Iterable):
-        raise ValueError(f"{value!r} is no set")
+        raise ValueError(f"{value!r} is not a set")
     items = set(value.tolist() if isinstance(value, np.ndarray) else value)
     try:
         return sorted(items, key=lambda item: item.value if isinstance(item, enum.Enum) else item)

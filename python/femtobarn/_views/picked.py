@@ -55,7 +55,7 @@ class PickedView(View[T]):
         return self._picked.copy() if selection is None else self._selected(self._picked, selection)
 
     def partitions(self, size: int | str = "100 MB", columns: Expressions = None) -> list[Partition]:
-        """Refuse: picked objects are no ranges. Divide the whole view, and pick in each partition.
+        """Refuse: picked objects are not ranges. Divide the whole view, and pick in each partition.
 
         Raises
         ------
@@ -63,7 +63,7 @@ class PickedView(View[T]):
             Always.
         """
         raise UnsupportedError(
-            "picked objects are no ranges of entries; divide the whole view, and pick in each partition"
+            "picked objects are not ranges of entries; divide the whole view, and pick in each partition"
         )
 
     def as_class(self, version: Any) -> View:

@@ -105,5 +105,5 @@ def _user_type(data_type: str) -> Node:
     """Return the type of the values of a collection of numbers, which no model declares."""
     inner = data_type.partition("<")[2].removesuffix(">").strip()
     if inner.removeprefix("std::") not in BUILTIN_TYPES:
-        raise InvalidError(f"{data_type} is no collection of numbers")
+        raise InvalidError(f"{data_type} is not a collection of numbers")
     return type_from_json(BUILTIN_TYPES[inner.removeprefix("std::")])

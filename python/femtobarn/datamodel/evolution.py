@@ -105,7 +105,7 @@ class Evolution:
             for each in renames:
                 where = f"migrations of {name!r}: {each.old!r} is renamed to {each.new!r}"
                 if each.new not in known[name]:
-                    raise InvalidError(f"{where}, which is no member{near_misses(each.new, known[name])}")
+                    raise InvalidError(f"{where}, which is not a member{near_misses(each.new, known[name])}")
                 if each.old in known[name]:
                     raise InvalidError(f"{where}, but is still a member")
                 if each.to_version > schema_version:

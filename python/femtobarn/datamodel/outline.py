@@ -91,7 +91,7 @@ def read_yaml(source: str | os.PathLike[str] | Mapping[str, Any]) -> Any:
         # Written out, aliases of aliases are exponentially many, and merges of mappings write them out.
         if _written_out(node, {}) > NODES_MAX:
             raise InvalidError(
-                f"{path} is no data model: its aliases stand for more than {NODES_MAX:,} nodes"
+                f"{path} is not a data model: its aliases stand for more than {NODES_MAX:,} nodes"
             )
         return loader.construct_document(node)
     except (yaml.YAMLError, RecursionError) as error:

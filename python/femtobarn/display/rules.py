@@ -86,7 +86,7 @@ class Rule:
         try:
             re.compile(self.names)
         except re.error as error:
-            raise InvalidError(f"{self.names!r} is no regular expression: {error}") from None
+            raise InvalidError(f"{self.names!r} is not a regular expression: {error}") from None
 
     def matches(self, class_name: str, name: str) -> bool:
         """Tell whether the rule is for a collection with these names."""

@@ -132,7 +132,7 @@ class _Finder:
         shown, name = ".".join((made.name, *path)), path[-1] if path else made.name
         collection, reason = self._collection_of(made.name, name)
         if collection and path and made.shape != "collection":
-            reason = "its record is no member of a collection"
+            reason = "its record is not a member of a collection"
         elif collection and path and link_name(name) in _members_of(made.type):
             reason = f"{made.name} has a member {link_name(name)!r}"
         if reason:

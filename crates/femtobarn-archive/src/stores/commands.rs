@@ -177,7 +177,7 @@ impl CommandStore {
             Ok(answer) => answer,
             Err(_) if text.is_empty() => CommandAnswer::default(),
             Err(error) => {
-                let what = format!("{doing}: its last line {text:?} is no answer in JSON: {error}");
+                let what = format!("{doing}: its last line {text:?} is not a JSON answer: {error}");
                 return Err(Error::Unavailable { what });
             }
         };

@@ -39,14 +39,14 @@ fn command_failures_are_reported_with_their_cause() {
     let cases = [
         ("echo 'no such pool' >&2; exit 3", "exit status: 3: no such pool"),
         ("kill -9 $$", "signal: 9"),
-        ("echo nonsense", "\"nonsense\" is no answer in JSON"),
+        ("echo nonsense", "\"nonsense\" is not a JSON answer"),
         ("echo '{\"error\": \"drive 3 is broken\"}'", "drive 3 is broken"),
         ("echo '{}'", "wrote no file"),
-        ("echo '{\"size\": -1}'", "is no answer in JSON"),
+        ("echo '{\"size\": -1}'", "is not a JSON answer"),
         ("exec 0<&-; echo '{\"error\": \"closed\"}'", "closed"),
         ("yes | head -c 100000000; sleep 100", "wrote more than 16777216 bytes"),
         ("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo '{\"error\": \"flood\"}'", "flood"),
-        ("head -c 300000 /dev/zero | tr '\\0' x", "is no answer in JSON"),
+        ("head -c 300000 /dev/zero | tr '\\0' x", "is not a JSON answer"),
     ];
     for (script, expected) in cases {
         let text = failure(script);

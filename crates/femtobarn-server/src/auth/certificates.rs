@@ -43,7 +43,7 @@ impl CertifiedName {
         let parsed = parsed(certificate);
         let name = parsed.map_err(|_| "a client's certificate cannot be read".to_owned())?;
         if name.subject.is_empty() || name.subject.chars().any(char::is_control) {
-            return Err("the subject of a client's certificate is no printable text".to_owned());
+            return Err("the subject of a client's certificate is not printable text".to_owned());
         }
         Ok(name)
     }

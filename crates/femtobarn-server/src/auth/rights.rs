@@ -158,7 +158,7 @@ impl Rights {
             let (name, path) = word.split_once(':').unwrap_or((word, ""));
             let grant = Action::of_word(name, false).and_then(|action| Grant::of(action, path, ""));
             grant.ok_or_else(|| {
-                format!("{word:?} is no right: write it as in scopes of tokens, such as \"storage.read:/lhc.fed\"")
+                format!("{word:?} is not a right: write it as in scopes of tokens, such as \"storage.read:/lhc.fed\"")
             })
         });
         Ok(Rights { grants: grants.collect::<Result<_, _>>()? })

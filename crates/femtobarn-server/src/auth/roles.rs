@@ -84,7 +84,8 @@ impl RoleConfig {
         let is_name = |it: &String| it.starts_with('/') || it.starts_with("CN=");
         if let Some(wrong) = self.certificates.iter().find(|it| !is_name(it)) {
             return Err(format!(
-                "certificates: {wrong:?} is no subject: write \"/DC=org/DC=example/CN=alice\" or \"CN=alice\""
+                "certificates: {wrong:?} is not a certificate subject: write \"/DC=org/DC=example/CN=alice\" or \
+                 \"CN=alice\""
             ));
         }
         if names_subjects && !issuers.iter().any(|it| it.issuer == self.issuer) {
@@ -144,11 +145,11 @@ mod tests {
             ("a = { rights = [\"storage.read:/\"], groups = [\"/cms\"] }", "none of auth.issuer"),
             (
                 "a = { rights = [\"all\"], groups = [\"/cms\"], issuer = \"https://one.example\" }",
-                "roles.a.rights: \"all\" is no right",
+                "roles.a.rights: \"all\" is not a right",
             ),
             (
                 "a = { rights = [\"storage.read:/\"], certificates = [\"alice\"] }",
-                "roles.a.certificates: \"alice\" is no subject",
+                "roles.a.certificates: \"alice\" is not a certificate subject",
             ),
             ("a = { right = [] }", "unknown field `right`"),
         ] {

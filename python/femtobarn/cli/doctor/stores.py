@@ -37,7 +37,7 @@ def look_at_stores(folder: Path, used: set[str]) -> Iterator[Finding]:
         yield wrong("invalid", "stores", f"{settings} cannot be read: {error}", "correct it")
         return
     if not isinstance(stores, dict) or not all(isinstance(store, dict) for store in stores.values()):
-        yield wrong("invalid", "stores", f"{settings} has a store that is no table", "correct it")
+        yield wrong("invalid", "stores", f"{settings} has a store that is not a table", "correct it")
         return
     for name in sorted(used - stores.keys()):
         fact = f"copies are in it, and {settings} does not name it"
@@ -50,7 +50,7 @@ def _look_at_store(subject: str, store: dict[str, Any], is_used: bool) -> Findin
     if store.get("kind") == "folder":
         path = store.get("path")
         if not isinstance(path, str) or not path:
-            return wrong("invalid", subject, f"{path!r} is no path of a folder", "correct storage.toml")
+            return wrong("invalid", subject, f"{path!r} is not the path of a folder", "correct storage.toml")
         return _look_at_folder(subject, Path(path), is_used)
     if store.get("kind") == "commands":
         return _look_at_commands(subject, store)
@@ -83,7 +83,7 @@ def _look_at_server(subject: str, url: str) -> Finding:
     try:
         place = (parts.hostname or "", parts.port or PORTS[parts.scheme])
     except (KeyError, ValueError):
-        return wrong("invalid", subject, f"{url!r} is no URL of a store", "correct storage.toml")
+        return wrong("invalid", subject, f"{url!r} is not the URL of a store", "correct storage.toml")
     try:
         with socket.create_connection(place, ANSWER_SECONDS):
             return ok(subject, f"{url} accepts connections")

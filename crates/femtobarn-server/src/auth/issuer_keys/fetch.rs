@@ -114,13 +114,13 @@ fn admit(issuer: &str, host: &str, address: IpAddr) -> Result<(), String> {
 
 /// A URL of https.
 fn https(text: &str) -> Result<Uri, String> {
-    let url: Uri = text.parse().map_err(|error| format!("{text:?} is no URL: {error}"))?;
+    let url: Uri = text.parse().map_err(|error| format!("{text:?} is not a URL: {error}"))?;
     let is_plain =
         url.authority().is_some_and(|it| !it.as_str().contains('@')) && !host_of(&url).is_empty();
     if url.scheme_str() == Some("https") && is_plain {
         Ok(url)
     } else {
-        Err(format!("{text:?} is no URL of https"))
+        Err(format!("{text:?} is not an https URL"))
     }
 }
 

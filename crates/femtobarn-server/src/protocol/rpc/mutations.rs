@@ -114,7 +114,8 @@ fn carry_out(
             check_path(&new.path)?;
             let database = held(session, new.database)?;
             if !(may_write || federation.is_uncommitted(database, &new.path)) {
-                let what = format!("{name} may not write to {} here: it is no new file", new.path);
+                let what =
+                    format!("{name} may not write to {} here: it is not a new file", new.path);
                 return Err(Error::Denied { what });
             }
             reply.range = Some(federation.extend_file(database, &new.path, new.payload)?.into());

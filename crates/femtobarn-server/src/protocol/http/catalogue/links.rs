@@ -67,6 +67,6 @@ fn parsed(target: &str) -> Result<(usize, ContainerId)> {
         .split_once('.')
         .and_then(|(position, id)| Some((position.parse().ok()?, ContainerId(id.parse().ok()?))));
     numbers.ok_or_else(|| Error::Invalid {
-        what: format!("{target:?} is no target of a link, such as 1.3"),
+        what: format!("{target:?} is not the target of a link, such as 1.3"),
     })
 }

@@ -147,7 +147,7 @@ impl FileRequest {
         let header =
             header.ok_or_else(|| HttpFailure::Malformed("there is no Destination".to_owned()))?;
         let uri: Uri = header.parse().map_err(|error| {
-            HttpFailure::Malformed(format!("the Destination {header:?} is no URL: {error}"))
+            HttpFailure::Malformed(format!("the Destination {header:?} is not a URL: {error}"))
         })?;
         let opaque = self.location.opaque();
         let via = percent_decode(opaque.value_of(VIA).unwrap_or_default()).decode_utf8_lossy();

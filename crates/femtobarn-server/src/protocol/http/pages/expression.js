@@ -83,7 +83,7 @@ function tokens(text) {
     if (!match) {
       const from = begin + text.slice(begin).search(/\S/);
       const sign = String.fromCodePoint(text.codePointAt(from));
-      throw new ExpressionError(INSTEAD[sign] ?? `${sign} is no part of an expression`, { from, to: from + sign.length });
+      throw new ExpressionError(INSTEAD[sign] ?? `${sign} is not part of an expression`, { from, to: from + sign.length });
     }
     const [kind, word] = Object.entries(match.groups).find(([, it]) => it !== undefined) ?? [];
     const to = TOKEN.lastIndex;

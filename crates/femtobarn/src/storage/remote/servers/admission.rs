@@ -70,7 +70,7 @@ fn check_uuid(member: &Member, own: Uuid, uuid: Uuid, name: &str) -> Result<()> 
     }
     let Member { url, .. } = member;
     Err(Error::Invalid {
-        what: format!("{url} has federation {own}, which is no copy of {name:?}, {uuid}"),
+        what: format!("{url} has federation {own}, which is not a copy of {name:?}, {uuid}"),
     })
 }
 
