@@ -70,7 +70,7 @@ def test_a_copy_takes_no_changes_but_its_leaders(
             fb.follow(url_of(server), tmp_path / "copy.fed")
     with fb.create(tmp_path / "other.fed") as other:
         put(other, "run1/hits", 1)
-    with pytest.raises(fb.ExistsError, match="it is another federation"):
+    with pytest.raises(fb.ExistsError, match="it holds another federation"):
         fb.follow(url_of(server), tmp_path / "other.fed")
 
 

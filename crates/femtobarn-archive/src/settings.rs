@@ -135,14 +135,14 @@ impl StorageSettings {
             let unknown = rule.stores.iter().find(|name| !settings.stores.contains_key(*name));
             if let Some(name) = unknown {
                 let what = format!(
-                    "the rule for {:?} names store {name:?}, which is not set",
+                    "the rule for {:?} names store {name:?}, which storage.toml does not define",
                     rule.databases
                 );
                 return Err(Error::Invalid { what });
             }
             if rule.copies.is_some_and(|copies| copies == 0 || copies > rule.stores.len()) {
                 let what = format!(
-                    "the rule for {:?} wants another number of copies than 1 to {}, its stores",
+                    "the rule for {:?} must ask for 1 to {} copies, at most one in each of its stores",
                     rule.databases,
                     rule.stores.len()
                 );

@@ -221,7 +221,7 @@ impl CopiedTable {
     /// [`Error::Invalid`] if no copied table has this name.
     pub(crate) fn of(name: &str) -> Result<&'static CopiedTable> {
         let mut all = TABLES.iter().chain(UNDATED).chain(IN_STORES).chain([&SEQUENCES]);
-        let unknown = || Error::invalid(format!("table {name:?} is none that followers copy"));
+        let unknown = || Error::invalid(format!("followers do not copy table {name:?}"));
         all.find(|table| table.name == name).ok_or_else(unknown)
     }
 

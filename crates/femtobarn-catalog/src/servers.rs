@@ -106,7 +106,8 @@ impl Home {
             "no other server has its files: start it again"
         };
         let what = format!(
-            "server {server:?} ({url}), the home of database {database}, has been away for {} s; {advice}",
+            "server {server:?} ({url}), the home of database {database}, is offline: its lease ended {} s ago; \
+             {advice}",
             away_ms / 1000
         );
         Error::Unavailable { what }

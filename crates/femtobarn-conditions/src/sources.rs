@@ -189,7 +189,7 @@ impl Sources {
             if replaced >= first {
                 return Err(Error::Corrupt {
                     what: format!(
-                        "{}: entry {} replaces entry {replaced} of the series, which is not behind the branch",
+                        "{}: entry {} replaces entry {replaced}, which does not belong to the series behind the branch",
                         self.list[place].view.path(),
                         row.entry - first
                     ),
@@ -232,7 +232,7 @@ fn check_place(view: &View, base: Option<&View>) -> Result<()> {
     let Some(base) = base else {
         return if options.is_branch {
             refuse(
-                "has what a branch changed of a series; read the series of the branch's global tag"
+                "has only the changes of a branch to a series; read the series through the branch's global tag"
                     .to_owned(),
             )
         } else {
@@ -242,7 +242,7 @@ fn check_place(view: &View, base: Option<&View>) -> Result<()> {
     let expected = SeriesOptions { is_branch: true, ..series_options(base)? };
     if options != expected || payload.fields != payload_class(base.class())?.fields {
         return refuse(format!(
-            "cannot be read in front of {}: it is not a container of a branch, or of another clock or class",
+            "cannot be read in front of {}: it is not a container of a branch, or has another clock or class",
             base.path()
         ));
     }

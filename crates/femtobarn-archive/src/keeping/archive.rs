@@ -225,8 +225,8 @@ pub(super) fn check_sealed(row: &DatabaseRow) -> Result<()> {
         DatabaseState::Sealed => return Ok(()),
         DatabaseState::Open => "takes commits; seal it first",
         DatabaseState::Attached => {
-            "is attached: its file belongs to whoever made it; import the file instead (femtobarn import \
-             --ntuples), and seal that database"
+            "is attached: its file belongs to its creator; import the file instead (femtobarn import --ntuples), and \
+             seal the new database"
         }
     };
     Err(Error::Invalid { what: format!("database {:?} {why}", row.name) })

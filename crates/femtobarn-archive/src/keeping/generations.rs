@@ -93,8 +93,9 @@ fn led_elsewhere(
         Err(Error::NoObject { .. } | Error::Denied { .. }) => Ok(None),
         Err(error) => Err(error),
         Ok(_) => Ok(Some(format!(
-            "nothing is removed from store {name:?}, because another leader of the federation, which could not tell \
-             this one, has begun generation {} there ({next}) and may need it; end this leader, and follow the other",
+            "nothing is removed from store {name:?}: another leader of the federation, which could not notify this \
+             one, has begun generation {} there ({next}) and may need the objects; stop this leader, and follow the \
+             other",
             generation.saturating_add(1)
         ))),
     }

@@ -176,8 +176,8 @@ impl Archive {
         }
         let Some((former, _)) = self.local()?.untold_leader()? else { return Ok(()) };
         let what = format!(
-            "objects stay in the stores until {former}, which led the federation before, knows that it is led here: \
-             femtobarn serve on this folder tells it; if it is gone for good, run femtobarn forget-leader"
+            "objects stay in the stores until the former leader {former} is notified that this folder leads: \
+             femtobarn serve on this folder notifies it; if it will never return, run femtobarn forget-leader"
         );
         Err(Error::Denied { what })
     }
@@ -214,7 +214,8 @@ fn check_same(
     let Some(copy) = other else { return Ok(()) };
     let what = format!(
         "the file of database {:?} has {size} bytes with {checksum}, and its copy in store {:?} was made of {} \
-         bytes with {}; is the disk damaged? Move the file away and stage the database, which brings the copy",
+         bytes with {}; is the disk damaged? Move the file out of the folder and stage the database, which fetches \
+         the copy",
         row.name, copy.store, copy.size, copy.checksum
     );
     Err(Error::Corrupt { what })

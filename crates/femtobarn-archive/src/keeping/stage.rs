@@ -118,7 +118,7 @@ impl Archive {
                 Err(Error::Stopped { .. }) if is_too_long => {
                     let (place, size) = (store.place(), replica.size);
                     let what =
-                        format!("{place} gave more than the {size} bytes of {}", replica.key);
+                        format!("{place} returned more than the {size} bytes of {}", replica.key);
                     return Err(Error::Corrupt { what });
                 }
                 got => got?,
@@ -130,7 +130,7 @@ impl Archive {
             let (size, sum) = checksum(&staging, &mut |_| watch(replica.size))?;
             if (size, &sum) != (replica.size, &replica.checksum) {
                 let what = format!(
-                    "{} gave {size} bytes with {sum} for {}, and {} bytes with {} were written",
+                    "{} returned {size} bytes with {sum} for {}, but {} bytes with {} were written",
                     store.place(),
                     replica.key,
                     replica.size,

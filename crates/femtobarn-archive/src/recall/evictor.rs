@@ -197,7 +197,9 @@ impl SharedEvictions {
         let mut watch = |_| !self.is_stopped.load(Ordering::Relaxed);
         let evict = AssertUnwindSafe(|| self.archive.evict(wanted.database, &mut watch));
         let evicted = catch_unwind(evict).unwrap_or_else(|_| {
-            Err(Error::Unavailable { what: "evicting failed for a bug; see the log".to_owned() })
+            Err(Error::Unavailable {
+                what: "evicting failed because of a bug; see the log".to_owned(),
+            })
         });
         {
             let mut state = self.state.lock();

@@ -284,7 +284,9 @@ impl SharedQueue {
         };
         let stage = AssertUnwindSafe(|| self.archive.stage(recall.database, LOCK_WAIT, &mut watch));
         let staged = catch_unwind(stage).unwrap_or_else(|_| {
-            Err(Error::Unavailable { what: "staging failed for a bug; see the log".to_owned() })
+            Err(Error::Unavailable {
+                what: "staging failed because of a bug; see the log".to_owned(),
+            })
         });
         let state = &mut *self.state.lock();
         state.running.remove(&recall.database);

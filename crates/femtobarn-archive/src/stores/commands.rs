@@ -220,8 +220,10 @@ impl Store for CommandStore {
                 } else if to.is_file() {
                     Ok(())
                 } else {
-                    let what =
-                        format!("{} said that it staged {key}, but wrote no file", self.place());
+                    let what = format!(
+                        "{} reported that it staged {key}, but wrote no file",
+                        self.place()
+                    );
                     Err(Error::Unavailable { what })
                 }
             }),
@@ -245,7 +247,7 @@ impl Store for CommandStore {
             return Err(no_object(self, key));
         }
         let Some(size) = answer.size else {
-            let what = format!("{} did not tell the size of {key}", self.place());
+            let what = format!("{} did not report the size of {key}", self.place());
             return Err(Error::Unavailable { what });
         };
         let tape = answer.tape.map(|tape| (tape, answer.position));
@@ -327,7 +329,7 @@ fn end(mut child: Child) -> std::io::Result<ExitStatus> {
     }
     let reaper = thread::Builder::new().name("femtobarn-reaper".to_owned());
     reaper.spawn(move || child.wait())?;
-    Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "it was killed, and does not end"))
+    Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "it was killed, but has not ended"))
 }
 
 fn group(child: &Child) -> Pid {

@@ -117,8 +117,10 @@ pub(super) fn no_object(store: &dyn Store, key: &str) -> Error {
 
 /// The error for a folder that does not exist, or is not the store. The hint says what to check.
 pub(super) fn not_mounted(store: &dyn Store, hint: &str) -> Error {
-    let what =
-        format!("{} is not there or has no file {MARK}, which a store has; {hint}", store.place());
+    let what = format!(
+        "{} does not exist or lacks the file {MARK}, which marks a store; {hint}",
+        store.place()
+    );
     Error::Unavailable { what }
 }
 

@@ -26,7 +26,8 @@ fn the_first_rule_that_matches_counts() {
 fn a_mistake_is_named_with_its_place() {
     assert!(refusal("[stores.a]\nkind = 'tape'").contains("kind"));
     assert!(
-        refusal("[[rules]]\ndatabases = '*'\nstores = ['a']").contains("\"a\", which is not set")
+        refusal("[[rules]]\ndatabases = '*'\nstores = ['a']")
+            .contains("\"a\", which storage.toml does not define")
     );
     assert!(refusal("[disk]\nhigh_percent = 50").contains("low_percent 85"));
     assert!(refusal("[disks]").contains("disks"));

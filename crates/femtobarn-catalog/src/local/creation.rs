@@ -135,8 +135,7 @@ fn check_content(folder: &Path, allowed: AllowedContent) -> Result<()> {
                 what: "folder",
                 name: folder.display().to_string(),
                 advice: format!(
-                    "it holds {file_name:?} but no catalogue; move it away, or choose an \
-                     empty folder"
+                    "it holds {file_name:?} but no catalogue; move that elsewhere, or choose an empty folder"
                 ),
             });
         }

@@ -33,7 +33,7 @@ fn store_in<'a>(
     let mut pieces = log_slots::joined(writes).into_iter();
     let written = pieces.try_for_each(|(offset, bytes)| file.write_all_at(&bytes, offset));
     let synced = written.and_then(|()| file.sync_data());
-    synced.map_err(|error| Error::io("cannot write what was committed to", path, error))
+    synced.map_err(|error| Error::io("cannot write committed bytes to", path, error))
 }
 
 /// Whether a file has the bytes.
@@ -84,7 +84,7 @@ pub(super) fn make_durable(
     };
     let mut outcomes: Vec<Result<()>> = group.iter().map(|_| Ok(())).collect();
     for ((database, new), writes) in files {
-        let gone = || Error::changed(format!("database {database} is not there any more"));
+        let gone = || Error::changed(format!("database {database} does not exist any more"));
         let stored = match new {
             Some(path) => store_at(path, &writes).and_then(|()| sync_names(folder, [path])),
             None => path_of(database)?.ok_or_else(gone).and_then(|path| store_at(&path, &writes)),

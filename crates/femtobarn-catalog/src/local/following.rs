@@ -76,10 +76,12 @@ impl LocalCatalogue {
             advice: advice.to_owned(),
         };
         if catalog.uuid() != uuid {
-            return Err(refused("it is another federation; choose another folder"));
+            return Err(refused("it holds another federation; choose another folder"));
         }
         if !is_new && !matches!(catalog.role()?, Role::Follower { .. }) {
-            return Err(refused("it does not follow; choose another folder, or empty this one"));
+            return Err(refused(
+                "it does not follow a leader; choose another folder, or empty this one",
+            ));
         }
         Ok((catalog, is_new))
     }

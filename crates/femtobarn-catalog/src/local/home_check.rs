@@ -120,8 +120,8 @@ impl HomeState {
                 fence.server
             )),
             _ => refused(format!(
-                "the lock on database {id} was lost: server {:?} freed its writers' locks, because the client of one fell silent, or \
-                 it had ended, and a program in its folder locked the database",
+                "the lock on database {id} was lost: server {:?} freed its writers' locks, because the client of one \
+                 stopped answering, or the server had ended, and a program in its folder locked the database",
                 fence.server
             )),
         }

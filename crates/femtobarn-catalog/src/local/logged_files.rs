@@ -62,7 +62,7 @@ pub(super) fn make_files<'a>(
         let Some(first) = file.first() else { continue };
         let path = root.join(&file.path);
         let begun = begin_file(&path, file.uuid, first);
-        begun.map_err(|error| Error::io("cannot write what was committed to", &path, error))?;
+        begun.map_err(|error| Error::io("cannot write committed bytes to", &path, error))?;
         made.push(file.path.as_str());
     }
     file_writes::sync_names(root, made)

@@ -129,8 +129,8 @@ pub(super) fn check_all_known(sql: &SqlConnection) -> SqlResult<()> {
         let find = format!("SELECT 1 FROM \"{schema}\".\"{name}\" LIMIT 1");
         if sql.prepare_cached(&find)?.exists([])? {
             let what = format!(
-                "the catalogue has rows in the table {name}, which only PostgreSQL has: of a federation with several \
-                 servers, perhaps, which stays there; delete them if nobody needs them"
+                "the catalogue has rows in table {name}, which exists only in PostgreSQL, where a federation with \
+                 several servers must stay; delete the rows if nobody needs them"
             );
             return Err(Error::Unsupported { what }.into());
         }

@@ -235,8 +235,8 @@ fn check_unused(sql: &SqlConnection, of: &LocalCatalogue, from: &str) -> SqlResu
     Err(Error::Exists {
         what: "catalogue",
         name: schema_of(federation),
-        advice: "it is at the new place, and takes changes: of a copy of this federation's folder, perhaps; move it \
-                 away, or drop it, if nobody uses it"
+        advice: "it is at the new place and in use, perhaps by a copy of this federation's folder; rename or drop it \
+                 if nobody needs it"
             .to_owned(),
     }
     .into())

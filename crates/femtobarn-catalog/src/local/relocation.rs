@@ -45,7 +45,10 @@ impl LocalCatalogue {
                     signed(it.record.size),
                 ])?;
                 if relocated != 1 {
-                    let what = format!("version {} of container {} is gone", it.csn, it.container);
+                    let what = format!(
+                        "version {} of container {} does not exist any more",
+                        it.csn, it.container
+                    );
                     return Err(Error::changed(what).into());
                 }
             }

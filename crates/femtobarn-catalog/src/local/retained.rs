@@ -64,7 +64,7 @@ impl Retained {
     fn decode(path: &Path, text: &[u8]) -> Result<Self> {
         let damaged = || Error::Corrupt {
             path: path.to_owned(),
-            reason: "its checksum, or what it has, is wrong".to_owned(),
+            reason: "its checksum or its content is wrong".to_owned(),
         };
         let end = text.iter().position(|byte| *byte == b'\n').ok_or_else(damaged)?;
         let (first, rest) = (&text[..end], &text[end + 1..]);

@@ -101,15 +101,15 @@ pub(super) fn check_complete(sql: &SqlConnection) -> SqlResult<()> {
     let what = match phase(sql)? {
         None | Some(MovePhase::Arrived | MovePhase::Leaving) => return Ok(()),
         Some(MovePhase::Arriving) => {
-            "this catalogue does not have all rows of the one that was being moved here; put the file of the \
-             federation's folder back that says where that is (catalogue.toml), and move it again"
+            "this catalogue lacks rows of the one that was being moved here; restore the file in the federation's \
+             folder that names the place of that one (catalogue.toml), and move it again"
                 .to_owned()
         }
         Some(MovePhase::Left) => {
             let to = new_place(sql)?.unwrap_or_default();
             format!(
-                "this catalogue was moved to {to} and may lack newer commits; put the file of the federation's \
-                 folder back that says where it is now (catalogue.toml, or catalogue.sqlite)"
+                "this catalogue was moved to {to} and may lack newer commits; restore the file in the federation's \
+                 folder that names its present place (catalogue.toml, or catalogue.sqlite)"
             )
         }
     };

@@ -169,7 +169,7 @@ pub(super) fn check_equal(
         return Ok(());
     }
     let what = format!(
-        "table {} has {} rows, and {} others arrived at the new place of the catalogue",
+        "table {} differs after the move: {} rows were sent to the new place of the catalogue, {} arrived",
         table.name, sent.rows, arrived.rows
     );
     Err(Error::internal(what).into())

@@ -260,8 +260,8 @@ impl LocalCatalogue {
         })?;
         set.ok_or_else(|| {
             let what = format!(
-                "database {database} cannot move to server {to:?}: another move came first, server {server:?} lost its \
-                 lease, or that server is not active"
+                "database {database} cannot move to server {to:?}: it was moved in the meantime, server {server:?} \
+                 lost its lease, or that server is not active"
             );
             Error::changed(what)
         })
@@ -317,8 +317,8 @@ impl LocalCatalogue {
             }
             let (known, folder) = (known.trim().to_owned(), self.folder().display());
             return Err(Error::invalid(format!(
-                "{folder} is the storage {known:?}, and the server says {storage:?}: give it that name, or, if \
-                 the folder was moved there, remove {}",
+                "{folder} is the storage {known:?}, but the server is set up for {storage:?}: correct site.storage \
+                 there, or, if the folder was moved, remove {}",
                 path.display()
             )));
         }

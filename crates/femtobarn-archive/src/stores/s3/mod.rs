@@ -369,7 +369,7 @@ impl Store for S3Store {
                 Ok(Err(error)) => return Err(store.lacks("read", key, error).await),
                 Err(_) => {
                     let (place, limit) = (store.place(), limit.as_secs());
-                    let what = format!("{place} does not give bytes of {key} within {limit} s");
+                    let what = format!("{place} sends no bytes of {key} within {limit} s");
                     return Err(Error::Unavailable { what });
                 }
             };

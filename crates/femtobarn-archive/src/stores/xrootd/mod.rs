@@ -69,7 +69,7 @@ impl XrootdStore {
         let invalid = |what| Error::Invalid { what };
         let url = Url::parse(&settings.url).map_err(|error| invalid(error.to_string()))?;
         if url.location.opaque().is_some() {
-            return Err(invalid(format!("{url}: must have no '?' and nothing behind it")));
+            return Err(invalid(format!("{url}: must not have a query (a '?' and text after it)")));
         }
         if settings.answer_seconds == 0 {
             return Err(invalid("answer_seconds must be 1 or more".to_owned()));

@@ -159,8 +159,8 @@ fn check_only_adds(transaction: &mut Transaction, key: ContainerKey, iov: &NewIo
         format!("({major}, {minor})")
     };
     Err(denied(format!(
-        "the global tag is locked, and the IOV of {} from {} to {} overlaps with one from {} to {}; unlock the tag to change \
-         what is valid",
+        "the global tag is locked, and the IOV of {} from {} to {} overlaps with one from {} to {}; unlock the tag to \
+         change validities",
         iov.payload_url,
         shown(since),
         shown(until),

@@ -239,7 +239,7 @@ fn check_is_payload(snapshot: &Snapshot, path: &str) -> Result<()> {
     if PayloadKind::of(view.class())? == PayloadKind::Other {
         let class = view.class().name.clone();
         return Err(denied(format!(
-            "series {path} has objects of class {class}; drop it by Femtobarn's own functions"
+            "series {path} has objects of class {class}; drop it with Femtobarn's own functions"
         )));
     }
     Ok(())

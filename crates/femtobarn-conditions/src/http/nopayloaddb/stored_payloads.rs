@@ -130,7 +130,7 @@ pub(super) fn append(
         }
         PayloadKind::Other => {
             return Err(invalid(format!(
-                "series {path} has objects of class {}, not payloads; put them by Femtobarn's own functions",
+                "series {path} has objects of class {}, not payloads; put them with Femtobarn's own functions",
                 payload_class(transaction.class(key)?)?.name
             )));
         }
