@@ -182,8 +182,8 @@ class Transaction(Forking):
         )
         if container._handle.is_branch:
             raise InvalidError(
-                f"{path} has what a branch changed of a series; open the series, with branch= and the name "
-                "of the branch"
+                f"{path} has only the changes of a branch to a series; open the series, with branch= and the "
+                "name of the branch"
             )
         settings = _checked_settings(path, wanted, container._handle.series)
         return _series_writer(path, container, settings)

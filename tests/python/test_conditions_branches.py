@@ -149,7 +149,7 @@ def test_version_that_a_branch_is_based_on_does_not_change(gains: fb.Federation)
         ("tpc/gain", {"branch": "mc", "create": True}, fb.InvalidError, "has the class and options"),
         ("tpc/late", {"branch": "mc"}, fb.NotFoundError, 'on which branch "mc" is based'),
         ("tpc", {"branch": "mc"}, fb.InvalidError, "is not the path of a series"),
-        ("tpc/gain@mc", {}, fb.InvalidError, "has what a branch changed"),
+        ("tpc/gain@mc", {}, fb.InvalidError, "has only the changes of a branch"),
     ],
 )
 def test_invalid_puts_into_a_branch_are_refused(
@@ -164,9 +164,9 @@ def test_invalid_puts_into_a_branch_are_refused(
 
 def test_container_of_a_branch_is_no_series_by_itself(gains: fb.Federation) -> None:
     put(gains, 2.0, 40, 60, "mc")
-    with pytest.raises(fb.InvalidError, match="what a branch changed"):
+    with pytest.raises(fb.InvalidError, match="the changes of a branch"):
         gains.conditions()["tpc/gain@mc"]
-    with pytest.raises(fb.InvalidError, match="what a branch changed"):
+    with pytest.raises(fb.InvalidError, match="the changes of a branch"):
         gains.conditions.create_tag("x", {"tpc/gain": "tpc/gain@mc"})
 
 

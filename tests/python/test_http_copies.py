@@ -126,7 +126,7 @@ def test_checksums_of_both_servers_are_compared(near: FileServer, other: OtherSe
         assert outcome(copy(near, path, **way, RequireChecksumVerification="false")).startswith("succ")
         (near.folder / "data/pulled").unlink(missing_ok=True)
         other.tells_checksums = False
-        assert "tells no adler32" in outcome(copy(near, path, **way, RequireChecksumVerification="true"))
+        assert "reports no adler32" in outcome(copy(near, path, **way, RequireChecksumVerification="true"))
         assert left(near) == ["here"]
         assert outcome(copy(near, path, **way)) == "success: Created"
         (near.folder / "data/pulled").unlink(missing_ok=True)
@@ -149,10 +149,10 @@ def test_pushes_succeed_only_if_all_bytes_are_stored(near: FileServer, other: Ot
     other.keeps = 7
     for demand in ({}, {"RequireChecksumVerification": "true"}):
         told = outcome(copy(near, "/data/large", Destination=there, **demand))
-        assert told.endswith(f"has 7 bytes, and {20 * len(CONTENT)} were sent")
+        assert told.endswith(f"has 7 bytes, but {20 * len(CONTENT)} were sent")
     other.takes = 1_000_000
     told = outcome(copy(near, "/data/large", Destination=there, RequireChecksumVerification="false"))
-    assert re.fullmatch(f"failure: {there} answers after [0-9]+ of {20 * len(CONTENT)} bytes", told)
+    assert re.fullmatch(f"failure: {there} answered after only [0-9]+ of {20 * len(CONTENT)} bytes", told)
     sleep(3)
     assert other.unwanted < 10 * len(CONTENT)
 

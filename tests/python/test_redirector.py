@@ -403,5 +403,5 @@ def test_wrong_settings_are_refused(tmp_path: Path) -> None:
         with pytest.raises(fb.InvalidError, match=said):
             fb.serve(redirect_to=to, port=0, address="127.0.0.1")
     (tmp_path / "data").mkdir()
-    with pytest.raises(fb.InvalidError, match="has no folders"):
+    with pytest.raises(fb.InvalidError, match="serves no folders"):
         fb.serve(tmp_path / "data", redirect_to=["root://a//x"], port=0, address="127.0.0.1")

@@ -169,7 +169,7 @@ fn certified_key(tls: &TlsConfig, provider: &CryptoProvider) -> Result<Certified
     let key = PrivateKeyDer::from_pem_file(&tls.key)
         .map_err(|error| unusable("key", &tls.key, &error))?;
     if certificates.is_empty() {
-        return Err(unusable("certificate", &tls.certificate, &"the file has none"));
+        return Err(unusable("certificate", &tls.certificate, &"the file has no certificate"));
     }
     CertifiedKey::from_der(certificates, key, provider)
         .map_err(|error| unusable("certificate", &tls.certificate, &error))
@@ -193,7 +193,7 @@ fn client_verifier(
             .and_then(Iterator::collect::<Result<Vec<_>, _>>);
         revoked = lists.map_err(|error| unusable("revoked", &tls.revoked, &error))?;
         if revoked.is_empty() {
-            return Err(unusable("revoked", &tls.revoked, &"the file has no list"));
+            return Err(unusable("revoked", &tls.revoked, &"the file has no revocation list"));
         }
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), provider)

@@ -78,7 +78,8 @@ impl RoleConfig {
             return Err("rights: name some, such as \"storage.read:/lhc.fed\"".to_owned());
         }
         if !names_subjects && self.certificates.is_empty() {
-            let what = "subjects: name whoever has the role, in subjects, groups or certificates";
+            let what =
+                "subjects: name the holders of the role, in subjects, groups or certificates";
             return Err(what.to_owned());
         }
         let is_name = |it: &String| it.starts_with('/') || it.starts_with("CN=");
@@ -91,7 +92,7 @@ impl RoleConfig {
         if names_subjects && !issuers.iter().any(|it| it.issuer == self.issuer) {
             let named = &self.issuer;
             return Err(format!(
-                "issuer: {named:?} vouches for the subjects and groups, and is none of auth.issuer; add it there"
+                "issuer: {named:?} vouches for the subjects and groups, but is not in auth.issuer; add it there"
             ));
         }
         Ok(())

@@ -98,16 +98,17 @@ impl Config {
     pub fn check(&self) -> Result<(), String> {
         self.check_tls()?;
         if self.redirect.has_servers() && !self.exports.is_empty() {
-            return Err("redirect.to: a server that redirects to others has no folders".to_owned());
+            let what = "redirect.to: a server that redirects to others serves no folders; remove the folders or this";
+            return Err(what.to_owned());
         }
         if self.redirect.has_servers() && self.redirect.has_policies() {
-            return Err("redirect.to: without followers, neighbours and replicas, which are redirects of a server with folders".to_owned());
+            let what = "redirect.to: cannot be combined with followers, neighbours and replicas, which are for \
+                        servers with folders";
+            return Err(what.to_owned());
         }
         if self.redirect.has_servers() && !self.cluster.cmsd.as_os_str().is_empty() {
-            return Err(
-                "cluster.cmsd: for a server with folders, not for one that redirects to others"
-                    .to_owned(),
-            );
+            let what = "cluster.cmsd: needs a server with folders; this one redirects to others";
+            return Err(what.to_owned());
         }
         self.check_site()?;
         if !(1..=100).contains(&self.limits.machine_percent) {

@@ -154,7 +154,7 @@ fn an_invalid_setting_is_refused_with_its_name_or_value() {
         ("[tls]\nrequired = true", "tls.required needs"),
         ("tls = { certificate = 'a', key = 'b', off = true }", "remove one of them"),
         ("[[export]]\nfolder = 'x'\nname = 'x'", "write \"/x\""),
-        ("[redirect]\nto = ['root://a//x']\n[[export]]\nfolder = 'x'", "has no folders"),
+        ("[redirect]\nto = ['root://a//x']\n[[export]]\nfolder = 'x'", "serves no folders"),
         ("[redirect]\nto = ['root://a//x']\nfollowers = ['a:1']", "without followers"),
         ("[redirect]\nto = ['root://a//x']\nneighbours = ['a:1']", "without followers"),
         ("[[redirect.near]]\nclients = ['x']\nservers = ['a']", "invalid address \"x\""),

@@ -87,7 +87,7 @@ impl Membership {
     pub fn new(socket: PathBuf) -> (Self, NameNews) {
         let (news, lines) = channel(LINES_MAX);
         let login = ClusterLogin(Arc::new(Mutex::new(Some(
-            "cmsd was not told of this server yet".to_owned(),
+            "this server has not logged in at cmsd yet".to_owned(),
         ))));
         (Membership { socket, lines, login }, NameNews(Some(news)))
     }
@@ -110,11 +110,11 @@ impl Membership {
                     let error = self.report_all(stream).await;
                     format!("the connection to cmsd ended, {error}")
                 }
-                Err(error) => format!("cmsd cannot be told of this server, {error}"),
+                Err(error) => format!("cannot log in at cmsd, {error}"),
             };
             *self.login.0.lock() = Some(why.clone());
             if why != logged {
-                tracing::warn!(socket, why, "clients are not sent here by the cluster");
+                tracing::warn!(socket, why, "the cluster sends no clients to this server");
                 logged = why;
             }
             tokio::time::sleep(INTERVAL).await;
@@ -155,7 +155,7 @@ async fn end(incoming: &mut (impl AsyncReadExt + Unpin)) -> io::Error {
     loop {
         match incoming.read(&mut ignored).await {
             Ok(0) => {
-                let what = "cmsd closed it; has it another server, or is its role not server?";
+                let what = "cmsd closed the connection; does it have another server, or is its role not server?";
                 return io::Error::new(io::ErrorKind::ConnectionAborted, what);
             }
             Ok(_) => {}

@@ -133,7 +133,7 @@ pub(crate) fn restore_all(storage: &Arc<dyn Storage>) {
     for entry in entries {
         let name = String::from_utf8_lossy(&entry.name).into_owned();
         match restore(storage, &entry.name) {
-            Ok(Some(path)) => tracing::warn!(%path, "undid changes of a checkpoint that was left"),
+            Ok(Some(path)) => tracing::warn!(%path, "undid the changes of an abandoned checkpoint"),
             Ok(None) => {}
             Err(error) => tracing::error!(journal = name, ?error, "cannot undo a checkpoint"),
         }

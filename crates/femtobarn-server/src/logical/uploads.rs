@@ -137,7 +137,7 @@ struct Remains {
 impl Drop for Remains {
     fn drop(&mut self) {
         if let Err(error) = self.storage.remove_file(&self.part, Opaque::default()) {
-            tracing::warn!(?error, part = %self.part, "an upload that was given up stays on the disk");
+            tracing::warn!(?error, part = %self.part, "an abandoned upload cannot be removed from the disk");
         }
     }
 }
@@ -155,7 +155,7 @@ pub(crate) fn remove_left(storage: &dyn Storage) {
             if is_left { storage.remove_file(&path, Opaque::default()) } else { Ok(()) }
         });
         if let Err(error) = removed {
-            tracing::warn!(?error, "an upload that was given up stays on the disk");
+            tracing::warn!(?error, "an abandoned upload cannot be removed from the disk");
         }
     }
 }

@@ -132,7 +132,12 @@ pub async fn accept(listener: TcpListener, protocols: Arc<Protocols>) {
             // A flood of connections must not become one of lines.
             if told.is_none_or(|told| told.elapsed() >= REFUSALS_LOG_INTERVAL) {
                 told = Some(Instant::now());
-                tracing::warn!(%address, refused, "closed at once: of limits.connections, this client's machine has its share (limits.machine_percent)");
+                tracing::warn!(
+                    %address,
+                    refused,
+                    "connection closed: the client's machine has used up its share (limits.machine_percent) of \
+                     limits.connections"
+                );
             }
             continue;
         };

@@ -189,7 +189,7 @@ impl Server {
         let outcome = self.settings.lock().reload(config);
         tracing::info!(taken = outcome.taken.join(", "), "reloaded");
         for what in &outcome.wrong {
-            tracing::error!(what, "not reloaded; the old setting stays in force");
+            tracing::error!(what, "a setting was not reloaded; its old value stays in force");
         }
         if outcome.wrong.is_empty() { Ok(()) } else { Err(outcome.wrong) }
     }

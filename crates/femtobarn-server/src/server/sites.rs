@@ -73,7 +73,7 @@ pub(super) async fn renew(state: Arc<ServerState>) {
     let mut renewals = JoinSet::new();
     for (federation, site) in state.federations.iter().filter_map(|it| Some((it, it.site()?))) {
         if let Err(error) = watch_deadlocks(federation, site.name()) {
-            tracing::error!(%error, "deadlocks over several servers are not looked for");
+            tracing::error!(%error, "cannot look for deadlocks across servers");
         }
         renewals.spawn(renew_in(Arc::clone(&state), Arc::clone(federation), Arc::clone(site)));
     }

@@ -200,7 +200,10 @@ impl FederationService {
             File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
             return Ok(guard);
         }
-        let what = format!("the space of database {:?} is given out again and again", row.name);
+        let what = format!(
+            "the space of database {:?} keeps being given to writers; try again later",
+            row.name
+        );
         Err(Error::Changed { what })
     }
 
@@ -240,7 +243,7 @@ impl FederationService {
         // Clients that have the file open continue to read it. After a crash the remaining file belongs to no database.
         let path = self.catalog.folder().join(&row.path);
         if let Err(error) = fs::remove_file(&path) {
-            tracing::warn!(path = %path.display(), %error, "the file of a database that moved stays");
+            tracing::warn!(path = %path.display(), %error, "the file of a moved database cannot be removed");
         }
         Ok(())
     }
@@ -264,7 +267,7 @@ impl FederationService {
         };
         let why = match compare() {
             Ok(true) => return Ok(()),
-            Ok(false) => "its file there is another one".to_owned(),
+            Ok(false) => "its file there differs from the one here".to_owned(),
             Err(error) => error.to_string(),
         };
         let ServerRow { name: server, .. } = there;

@@ -293,7 +293,11 @@ impl Site {
         drop(state);
         if has_dead {
             for (server, databases) in self.catalog.take_over(&self.own.name, epoch)? {
-                tracing::warn!(server, databases, "took over from a server that is away");
+                tracing::warn!(
+                    server,
+                    databases,
+                    "took over the databases of a server that is offline"
+                );
             }
         }
         Ok(())
@@ -317,7 +321,7 @@ impl Site {
         let epoch = state.epoch;
         drop(state);
         if let Err(error) = self.catalog.leave(&self.own.name, epoch) {
-            tracing::warn!(server = self.own.name, %error, "the lease goes on to its end");
+            tracing::warn!(server = self.own.name, %error, "the lease cannot be ended early; it runs out by itself");
         }
     }
 

@@ -167,7 +167,7 @@ pub(super) fn check_move(
     if let Some((_, other)) = other {
         let (path, from, other) = (to.asked.path, from.endpoint(), other.endpoint());
         let what = format!(
-            "{path} is at {other}, and what is to become it is at {from}: remove one, or copy it"
+            "{path} exists at {other}, but the file to be renamed to it is at {from}: remove one, or copy it"
         );
         return Err(StorageError::refused(Errno::EXDEV, what));
     }
@@ -214,7 +214,7 @@ pub(super) fn nobody(servers: &[DataServer], heard: &AnsweredQuestion<'_>) -> St
 
 /// The error while it is unknown which servers are up.
 pub(super) fn just_started() -> StorageError {
-    let what = "this server has just started to ask others whether they are up";
+    let what = "this server has just started, and does not know yet which data servers are up";
     StorageError::NotBefore(COME_AGAIN, what.to_owned())
 }
 

@@ -212,7 +212,7 @@ impl DataServer {
                 _ => Presence::Refused(code, shortened(&message)),
             },
             Ok(Err(error)) => {
-                tracing::debug!(%error, "a server has not said whether it has a path");
+                tracing::debug!(%error, "a server did not report whether it has a path");
                 Presence::Unknown
             }
             Err(_) => Presence::Unknown,

@@ -113,7 +113,7 @@ impl RequestFolder {
 
     fn warn(&self, path: &Path, error: &io::Error) {
         let path = path.display();
-        tracing::warn!(%path, %error, "a stage request cannot be read, and is forgotten");
+        tracing::warn!(%path, %error, "a stage request cannot be read, and is ignored");
     }
 }
 
@@ -136,7 +136,7 @@ fn read_one(path: &Path) -> io::Result<KeptRequest> {
     if is_its && Uuid::parse_str(&kept.request.id).is_ok() {
         Ok(kept)
     } else {
-        Err(io::Error::new(io::ErrorKind::InvalidData, "it has another id than its name says"))
+        Err(io::Error::new(io::ErrorKind::InvalidData, "its id differs from its file name"))
     }
 }
 

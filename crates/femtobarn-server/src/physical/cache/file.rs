@@ -179,7 +179,7 @@ impl CachedFile {
         }
         if read < length {
             remote.compare(self, begun).await?;
-            let what = format!("the origin has fewer bytes of {} than it says", self.path);
+            let what = format!("the origin has fewer bytes of {} than it reported", self.path);
             return Err(StorageError::refused(Errno::EIO, what));
         }
         self.shared.rooms.counts.fetched.fetch_add(length, Ordering::Relaxed);

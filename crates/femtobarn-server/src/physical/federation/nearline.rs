@@ -50,7 +50,7 @@ impl NearlineFile {
             Ok(Some(wait)) => {
                 let (name, seconds) = (&self.name, wait.as_secs().max(1));
                 let what = format!(
-                    "{name} is not on the disk; it comes back from its store, in about {seconds} s"
+                    "{name} is not on the disk; it is being recalled from its store, which takes about {seconds} s"
                 );
                 Err(StorageError::NotBefore(wait.clamp(WAIT_MIN, WAIT_MAX), what))
             }

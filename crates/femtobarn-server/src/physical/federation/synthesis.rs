@@ -263,7 +263,7 @@ impl BlobSink for FileTail {
         }
         if !self.share.grow(size as u64) {
             return Err(rntuple::Error::Io {
-                what: "too many open databases are presented at this moment".to_owned(),
+                what: "too many open databases are being presented; try again later".to_owned(),
                 source: Errno::EAGAIN.into(),
             });
         }

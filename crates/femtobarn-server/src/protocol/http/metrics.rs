@@ -72,7 +72,9 @@ type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> f64);
 
 const EXPORTS: [Metric<ExportStatus>; 2] = [
     ("total_bytes", "gauge", "Bytes of the file system of an export", |e| e.total_bytes as f64),
-    ("free_bytes", "gauge", "Bytes of it that can be written", |e| e.free_bytes as f64),
+    ("free_bytes", "gauge", "Bytes of the file system of an export that can be written", |e| {
+        e.free_bytes as f64
+    }),
 ];
 
 const RECALLS: [Metric<RecallStatus>; 9] = [
@@ -89,7 +91,7 @@ const RECALLS: [Metric<RecallStatus>; 9] = [
     ("evictions_waiting", "gauge", "Evictions for clients that wait or are carried out", |it| {
         it.evictions_waiting as f64
     }),
-    ("evictions_done_total", "counter", "Evictions for clients that left no file", |it| {
+    ("evictions_done_total", "counter", "Evictions for clients that removed a file", |it| {
         it.evictions_done as f64
     }),
     (
@@ -103,7 +105,7 @@ const RECALLS: [Metric<RecallStatus>; 9] = [
 const STORES: [Metric<StoreStatus>; 1] = [(
     "stalled_seconds",
     "gauge",
-    "Seconds for which files have been wanted of a store and none came back",
+    "Seconds for which recalls from a store have waited and none has ended",
     |it| it.stalled_seconds,
 )];
 
@@ -122,12 +124,16 @@ const IN_PLACE: [Metric<InPlaceStatus>; 3] = [
 
 const CACHES: [Metric<CacheStatus>; 8] = [
     ("used_bytes", "gauge", "Bytes that a cache takes of its disks", |it| it.used_bytes as f64),
-    ("limit_bytes", "gauge", "Bytes that it may take", |it| it.limit_bytes as f64),
-    ("read_bytes_total", "counter", "Bytes that were read through it", |it| it.read_bytes as f64),
-    ("fetched_bytes_total", "counter", "Bytes that came from the origin", |it| {
+    ("limit_bytes", "gauge", "Bytes that a cache may take of its disks", |it| {
+        it.limit_bytes as f64
+    }),
+    ("read_bytes_total", "counter", "Bytes that were read through a cache", |it| {
+        it.read_bytes as f64
+    }),
+    ("fetched_bytes_total", "counter", "Bytes that were fetched from the origin", |it| {
         it.fetched_bytes as f64
     }),
-    ("evicted_bytes_total", "counter", "Bytes of files that left to make room", |it| {
+    ("evicted_bytes_total", "counter", "Bytes of files that were removed to make room", |it| {
         it.evicted_bytes as f64
     }),
     ("damaged_pages_total", "counter", "Pages that were found damaged on the disk", |it| {
@@ -136,7 +142,7 @@ const CACHES: [Metric<CacheStatus>; 8] = [
     ("failures_total", "counter", "How often a disk refused to keep or give pages", |it| {
         it.failures as f64
     }),
-    ("failed_disks", "gauge", "Disks that are not used any more since they failed", |it| {
+    ("failed_disks", "gauge", "Disks that failed and are not used any more", |it| {
         it.failed_disks().count() as f64
     }),
 ];
@@ -161,11 +167,11 @@ const FEDERATIONS: [Metric<FederationStatus>; 7] = [
 
 const DISKS: [Metric<DiskStatus>; 6] = [
     ("busy_seconds_total", "counter", "Seconds for which a disk was busy", |d| d.busy_seconds),
-    ("seek_seconds_total", "counter", "Of these, seconds with seeks", |d| d.seek_seconds),
+    ("seek_seconds_total", "counter", "Seconds for which a disk was seeking", |d| d.seek_seconds),
     ("seeks_total", "counter", "Seeks", |d| d.seeks as f64),
     ("read_bytes_total", "counter", "Bytes that a disk read", |d| d.bytes_read as f64),
-    ("written_bytes_total", "counter", "Bytes that it wrote", |d| d.bytes_written as f64),
-    ("queue_seconds", "gauge", "Seconds of work that it still has to do", |d| d.queue_seconds),
+    ("written_bytes_total", "counter", "Bytes that a disk wrote", |d| d.bytes_written as f64),
+    ("queue_seconds", "gauge", "Seconds of work that a disk still has to do", |d| d.queue_seconds),
 ];
 
 /// Adds metrics with a value for each row; the labels distinguish the rows.

@@ -70,7 +70,7 @@ pub(super) async fn change(
 ) -> Result<ChangeReply> {
     // A federation that is exported read-only, or was succeeded already, can be informed that it has a successor.
     if federation.is_read_only() && !matches!(request.of, Some(Of::YieldTo(_))) {
-        let what = format!("federation {} is federation read-only", federation.name());
+        let what = format!("federation {} is read-only here", federation.name());
         return Err(Error::Denied { what });
     }
     let of = needed(request.of, "change")?;

@@ -138,7 +138,7 @@ impl RootConnection {
         };
         let (user, how) = (identity.name.clone(), identity.how);
         if !session.identify(identity) {
-            let what = format!("the session is another client's than {user}: log in anew");
+            let what = format!("the session does not belong to {user}: log in again");
             return failed(ErrorCode::AUTH_FAILED, what);
         }
         // Clients may change their token any number of times, so this is only a debug message.

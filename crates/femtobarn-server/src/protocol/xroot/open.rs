@@ -219,7 +219,8 @@ impl RequestHandler {
     fn share(&self) -> Result<ClientShare, Response> {
         let share = self.service.logical.open_files.take(self.session.host.ip());
         share.ok_or_else(|| {
-            let what = "the clients of this machine have all open files that they may; close some";
+            let what =
+                "the clients of this machine have the maximum number of open files; close some";
             failed(ErrorCode::OVERLOADED, what)
         })
     }

@@ -92,7 +92,8 @@ fn pass(
     let user = getsockopt(&client, PeerCredentials).map_err(refused)?.uid();
     if !may_have(Uid::from_raw(user), descriptor).map_err(refused)? {
         let what = format!(
-            "cannot pass {path}: another user gets what all may read and only the owner may write"
+            "cannot pass {path}: another user is passed only files that everybody may read and only their owner may \
+             write"
         );
         return Err(StorageError::refused(Errno::EACCES, what));
     }

@@ -73,7 +73,8 @@ impl RequestHandler {
         let Some(server) = text("tpc.src") else { return Ok(None) };
         if self.service.copy_hosts.is_empty() {
             // Clients recognise this text, and copy in another way.
-            let what = "tpc not supported: this server copies no files from others (copy.hosts)";
+            let what =
+                "tpc not supported: this server copies no files from other servers (copy.hosts)";
             return Err(failed(ErrorCode::FS_ERROR, what));
         }
         let scheme = match text("tpc.spr").as_deref() {
@@ -209,7 +210,7 @@ async fn fetched(
     (session, destination): (Weak<ClientSession>, Arc<CopyDestination>),
 ) -> StorageResult<()> {
     let Ok(_turn) = timeout(QUEUE_MAX, turns.acquire()).await else {
-        let what = "too many copies are being made already; try again later";
+        let what = "too many copies are running already; try again later";
         return Err(StorageError::refused(Errno::EBUSY, what));
     };
     let client = answered(Client::connect(&source, options)).await?;
@@ -217,7 +218,7 @@ async fn fetched(
     let before = answered(from.stat()).await?;
     let size = before.size;
     if let Some(told) = destination.size.filter(|told| *told != size) {
-        return Err(not_fetched(format!("it has {size} bytes, and the client expects {told}")));
+        return Err(not_fetched(format!("it has {size} bytes, but the client expects {told}")));
     }
     let from = &from;
     let read = |offset: u64| async move {

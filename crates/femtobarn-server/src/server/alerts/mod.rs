@@ -21,8 +21,8 @@ const DISK_FULL: Alert = Alert {
     name: "FemtobarnDiskFull",
     is_critical: true,
     limit: 0.02,
-    description: "Less than 2 % are free. Transactions fail, or are about to; reading goes on, and what was \
-                  committed is safe.",
+    description: "Less than 2 % are free. Transactions fail, or are about to; reads still work, and committed data \
+                  are safe.",
     action: "Free space outside of the federation first, then evict databases that have copies (femtobarn \
              evict). Never delete files in the federation's folder by hand.",
 };
@@ -32,9 +32,9 @@ const DISK_NEARLY_FULL: Alert = Alert {
     name: "FemtobarnDiskNearlyFull",
     is_critical: false,
     limit: 0.1,
-    description: "Transactions fail with the kind storage when the disk is full; what was committed is safe. \
+    description: "Transactions fail with the kind storage when the disk is full; committed data are safe. \
                   Vacuum and compaction need space themselves.",
-    action: "Run femtobarn vacuum, with a retention if old snapshots need not stay; move sealed databases to \
+    action: "Run femtobarn vacuum, with a retention if old snapshots are not needed; move sealed databases to \
              a store (femtobarn migrate and evict); or put new databases on another disk (place=).",
 };
 
@@ -66,8 +66,8 @@ const RECALLS_STUCK: Alert = Alert {
     name: "FemtobarnRecallsStuck",
     is_critical: false,
     limit: 7200.0,
-    description: "No file has come back from the store for two hours, though files of it are wanted. Their readers \
-                  wait; files of other stores come.",
+    description: "No file has been recalled from the store for two hours, although recalls wait for it. Their readers \
+                  wait; files of other stores arrive.",
     action: "femtobarn queue with the server names the files and the tapes that are mounted. Look whether the \
              store answers, and whether the commands of storage.toml hang. If a single file takes hours in your \
              library, change the times.",
@@ -78,8 +78,8 @@ const CACHE_DISK_FAILED: Alert = Alert {
     name: "FemtobarnCacheDiskFailed",
     is_critical: false,
     limit: 0.0,
-    description: "The cache keeps its files on its other disks, and fetches anew what was on this one. Readers get every \
-                  byte; the cache is smaller, and the origin has more load for a while.",
+    description: "The cache keeps its files on its other disks, and fetches the files of this one again. Readers get \
+                  every byte; the cache is smaller, and the origin has more load for a while.",
     action: "The log and the status page have the reason (dmesg, df, mount). Mend or replace the disk, and restart the \
              server, which uses it again.",
 };
@@ -92,8 +92,8 @@ const FOLLOWER_BEHIND: Alert = Alert {
     description: "The copy is mostly less than a second old. One that lacks so many commits for a quarter of an \
                   hour is new, or cannot copy as fast as the leader commits. A promotion by force would lose \
                   these commits.",
-    action: "Wait if the copy is new. Else compare the network and the follower's disks with what the leader \
-             writes.",
+    action: "Wait if the copy is new. Otherwise compare the rates of the network and the follower's disks with the \
+             rate at which the leader writes.",
 };
 
 impl Alert {
@@ -116,7 +116,7 @@ pub(super) fn alerts(status: &ServerStatus, connections_max: usize) -> Vec<Alert
     found.extend(stuck.map(|it| {
         let (name, federation, hours) = (&it.name, &it.federation, it.stalled_seconds / 3600.0);
         RECALLS_STUCK
-            .of(format!("the store {name} of {federation} has given nothing for {hours:.1} h"))
+            .of(format!("the store {name} of {federation} has recalled nothing for {hours:.1} h"))
     }));
     found.extend(status.caches.iter().flat_map(|cache| {
         let summary = |disk: &CacheDiskStatus| {

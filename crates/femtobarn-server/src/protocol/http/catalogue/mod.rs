@@ -140,7 +140,7 @@ async fn answer<Q: Question>(
     let catalog = Arc::clone(catalog);
     let turn = Arc::clone(&catalogues.looks).acquire_owned();
     let Ok(Ok(turn)) = tokio::time::timeout(LOOK_WAIT_MAX, turn).await else {
-        let what = "too many clients look at catalogues now";
+        let what = "too many clients are browsing catalogues; try again later";
         return said(StatusCode::SERVICE_UNAVAILABLE, what);
     };
     let shared = Arc::clone(&catalogues);

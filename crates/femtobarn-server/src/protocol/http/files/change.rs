@@ -144,8 +144,9 @@ impl FileRequest {
     /// here, or a path.
     pub(super) fn destination(&self) -> Result<UrlLocation, HttpFailure> {
         let header = self.header(&DESTINATION);
-        let header =
-            header.ok_or_else(|| HttpFailure::Malformed("there is no Destination".to_owned()))?;
+        let header = header.ok_or_else(|| {
+            HttpFailure::Malformed("the header Destination is missing".to_owned())
+        })?;
         let uri: Uri = header.parse().map_err(|error| {
             HttpFailure::Malformed(format!("the Destination {header:?} is not a URL: {error}"))
         })?;
@@ -200,7 +201,7 @@ impl FileRequest {
 /// The next bytes of a body; `None` at its end.
 async fn next(chunks: &mut BodyDataStream) -> Result<Option<Bytes>, HttpFailure> {
     let Ok(chunk) = timeout(STALL_MAX, chunks.next()).await else {
-        let what = format!("no bytes came for {} s", STALL_MAX.as_secs());
+        let what = format!("no bytes arrived for {} s", STALL_MAX.as_secs());
         return Err(HttpFailure::Malformed(what));
     };
     let incomplete =

@@ -104,7 +104,7 @@ async fn watched(
     lines: &Lines,
     (marker_interval, idle_max): (Duration, Duration),
 ) -> HttpFailure {
-    let gone = || HttpFailure::Broken("the client has gone".to_owned());
+    let gone = || HttpFailure::Broken("the client has disconnected".to_owned());
     let (mut last, mut since) = (progress.state(), Instant::now());
     let mut ticks = interval_at(since + marker_interval, marker_interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -58,7 +58,8 @@ impl FileRequest {
     /// Copies a file from or to another server.
     pub(super) async fn copy(mut self) -> Result<Response, HttpFailure> {
         let Some(others) = self.site.others.clone() else {
-            let what = "this server copies no files from and to others; copy.hosts sets it";
+            let what =
+                "this server copies no files from and to other servers; allow them in copy.hosts";
             return Err(HttpFailure::NotAllowed(what.to_owned(), METHODS));
         };
         let order = CopyOrder::of(&self.headers)?;

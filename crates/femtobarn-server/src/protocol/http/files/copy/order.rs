@@ -102,7 +102,7 @@ impl CopyOrder {
         let other = OtherFile { url: url_of(url)?, headers: passed_on(headers)? };
         // Any of the headers may be a secret.
         if !other.headers.is_empty() && !other.is_encrypted() {
-            return Err(malformed("headers of TransferHeader are sent to https:// URLs alone"));
+            return Err(malformed("headers of TransferHeader are sent only to https:// URLs"));
         }
         let keeps_existing = text("overwrite").is_some_and(|value| value.eq_ignore_ascii_case("F"));
         Ok(CopyOrder { direction, other, verification, keeps_existing })
@@ -151,11 +151,13 @@ pub(super) fn url_of(text: &str) -> Result<Uri, HttpFailure> {
         Some(("dav", rest)) => format!("http://{rest}"),
         _ => text.to_owned(),
     };
-    let url: Uri = text.parse().map_err(|_| malformed("the URL of the other file is none"))?;
+    let url: Uri = text.parse().map_err(|_| malformed("the URL of the other file is not valid"))?;
     let is_web = matches!(url.scheme_str(), Some("http" | "https"));
     let has_user = url.authority().is_some_and(|authority| authority.as_str().contains('@'));
     if !is_web || has_user || url.host().is_none_or(str::is_empty) {
-        return Err(malformed("the other file is a https:// URL without a user's name in it"));
+        return Err(malformed(
+            "the URL of the other file must be like https://host/path, without a user name",
+        ));
     }
     Ok(url)
 }

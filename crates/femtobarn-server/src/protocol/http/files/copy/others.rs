@@ -57,7 +57,7 @@ impl OtherServers {
     /// A turn to copy, which ends when it is dropped.
     pub(super) fn turn(&self) -> Result<OwnedSemaphorePermit, HttpFailure> {
         Arc::clone(&self.turns).try_acquire_owned().map_err(|_| {
-            let what = format!("{COPIES_MAX} copies are being made already");
+            let what = format!("{COPIES_MAX} copies are running already");
             StorageError::NotBefore(RETRY_AFTER, what).into()
         })
     }
@@ -65,7 +65,7 @@ impl OtherServers {
     /// Fails unless the name of a file's server is allowed.
     pub(super) fn check(&self, file: &OtherFile) -> Result<(), HttpFailure> {
         if !file.is_encrypted() && !self.allows_plain {
-            let what = "a server with TLS copies from and to https:// URLs alone";
+            let what = "a server with TLS copies only from and to https:// URLs";
             return Err(HttpFailure::Forbidden(what.to_owned()));
         }
         self.hosts.admit_name(file.host()).map_err(HttpFailure::Forbidden)

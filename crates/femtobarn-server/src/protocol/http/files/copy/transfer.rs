@@ -50,7 +50,10 @@ impl FileRequest {
             return Err(refused(&order.other, answer.status()));
         }
         if !has_known_end(answer.headers()) {
-            return Err(HttpFailure::Elsewhere(format!("{} does not tell its size", order.other)));
+            return Err(HttpFailure::Elsewhere(format!(
+                "{} does not report its size",
+                order.other
+            )));
         }
         let mut sum = Adler32::new();
         let mut chunks = Body::new(answer.into_body()).into_data_stream();
@@ -111,7 +114,7 @@ impl FileRequest {
         }
         let (count, sum) = sent;
         if count != size {
-            let what = format!("{} answers after {count} of {size} bytes", order.other);
+            let what = format!("{} answered after only {count} of {size} bytes", order.other);
             return Err(HttpFailure::Elsewhere(what));
         }
         verify(others, order, sum, Some(size)).await
@@ -208,11 +211,11 @@ async fn verify(
     match told {
         Some(told) if told == sum => Ok(()),
         Some(told) => Err(HttpFailure::Elsewhere(format!(
-            "checksums differ: adler32 of {} is {told:08x}, that of the bytes that moved {sum:08x}",
+            "checksums differ: adler32 of {} is {told:08x}, that of the copied bytes {sum:08x}",
             order.other
         ))),
         None if order.verification == DigestDemand::Demanded => Err(HttpFailure::Elsewhere(
-            format!("{} tells no adler32, and RequireChecksumVerification is true", order.other),
+            format!("{} reports no adler32, but RequireChecksumVerification is true", order.other),
         )),
         None => Ok(()),
     }
@@ -228,7 +231,7 @@ fn check_stored<T>(order: &CopyOrder, answer: &Response<T>, size: u64) -> Result
         answer.headers().get(CONTENT_LENGTH).and_then(|told| told.to_str().ok()?.parse().ok());
     match told {
         Some(told) if status == StatusCode::OK && told != size => {
-            let what = format!("{} has {told} bytes, and {size} were sent", order.other);
+            let what = format!("{} has {told} bytes, but {size} were sent", order.other);
             Err(HttpFailure::Elsewhere(what))
         }
         _ => Ok(()),
