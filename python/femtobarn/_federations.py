@@ -442,5 +442,5 @@ def _reopen(path: str, uuid: str | None = None) -> Federation:
     if federation is None:
         federation = _OPENED[os.getpid(), path, uuid] = open(path)
     if uuid not in (None, federation.uuid):
-        raise InvalidError(f"{path} has another federation than was pickled: its UUID is not {uuid}")
+        raise InvalidError(f"{path} is not the federation that was pickled: its UUID is not {uuid}")
     return federation

@@ -126,7 +126,9 @@ class Task:
             If the task has not ended, or ended with an exception.
         """
         if self._receipt is None:
-            raise ClosedError(f"task {self.key!r} has no receipt: its block has not ended well")
+            raise ClosedError(
+                f"task {self.key!r} has no receipt: its block has not ended, or ended with an error"
+            )
         return self._receipt
 
     def __enter__(self) -> Task:
@@ -279,10 +281,12 @@ def _in_order(receipts: Sequence[Receipt], tasks: Sequence[str]) -> list[Receipt
     places = {task: place for place, task in enumerate(tasks)}
     if len(places) < len(tasks):
         twice = next(task for task in places if tasks.count(task) > 1)
-        raise InvalidError(f"the key {twice!r} stands for two tasks, of which one would not count")
+        raise InvalidError(
+            f"the key {twice!r} is given to two tasks, and one of them would be lost; give each its own key"
+        )
     unknown = dict.fromkeys(each.task for each in receipts if each.task not in places)
     if unknown:
-        raise InvalidError(f"receipts are of tasks that were not named: {_named(unknown)}")
+        raise InvalidError(f"there are receipts of tasks that are not in tasks: {_named(unknown)}")
     missing = places.keys() - {each.task for each in receipts}
     if missing:
         left = [task for task in tasks if task in missing]

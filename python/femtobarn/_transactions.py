@@ -160,7 +160,9 @@ class Transaction(Forking):
         if branch is None:
             return self._series(path, cls, create, evolve, wanted, place)
         if cls is not None or create or evolve or (*wanted, place) != (None, None, None):
-            raise InvalidError(f"series {path} of a branch has the class and options that it has behind it")
+            raise InvalidError(
+                f"series {path} of a branch has the class and options of the series; leave them out"
+            )
         return self._series_of_branch(path, branch)
 
     def _series(

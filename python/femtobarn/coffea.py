@@ -241,7 +241,9 @@ def fileset(
     """
     address = snapshot.federation.path if url is None else url
     if not address.startswith(("root://", "roots://")) or "," in address:
-        raise InvalidError(f"coffea reads from one server: {address!r} is none; give url='root://host//name'")
+        raise InvalidError(
+            f"coffea reads from one server: {address!r} is not the URL of one; give url='root://host//name'"
+        )
     datasets = names if isinstance(names, Mapping) else {name: name for name in _found(snapshot, names)}
     uuids = {each["name"]: str(each["uuid"]) for each in snapshot.databases()}
     filesets: dict[str, Any] = {}

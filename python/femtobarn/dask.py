@@ -112,7 +112,7 @@ def write(
     """
     given = partitions.to_delayed() if hasattr(partitions, "to_delayed") else partitions
     if not isinstance(given, Iterable):
-        raise WrongTypeError(f"partitions cannot be walked through: {type(given).__name__}")
+        raise WrongTypeError(f"partitions must be iterable, not {type(given).__name__}")
     parts = list(given)
     if not parts:
         raise InvalidError("there are no partitions to write from")

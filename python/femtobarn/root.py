@@ -101,7 +101,7 @@ def FromFemtobarn(
 
     if isinstance(federation, View):
         if container is not None or tag is not None or csn is not None:
-            raise InvalidError("a view has its container and its commit: do not pass others")
+            raise InvalidError("a view has its container and its commit: pass no container, tag or csn")
         is_plain = type(federation) is View and type(federation.snapshot) is Snapshot
         is_whole = is_plain and len(federation._window) == federation._handle.entries
         if not is_whole or federation._recast_to is not None:

@@ -309,7 +309,7 @@ def test_methods_of_a_class_override_those_of_vectors(fed: fb.Federation) -> Non
         assert each.beta == "mine, too"
     assert (read.one.p, read.all.p.to_list(), arrays.one.p.to_list()) == (77, [77], [77])
     assert read.one.px == pytest.approx(np.cos(2))
-    with pytest.raises(fb.InvalidError, match="rename mass, which would be others"):
+    with pytest.raises(fb.InvalidError, match="rename mass, which would be other components"):
 
         @fb.persistent
         class TwoVectors(fb.vector):

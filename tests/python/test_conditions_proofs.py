@@ -94,7 +94,7 @@ def test_another_history_is_refused(gains: fb.Federation, tmp_path: Path) -> Non
                 txn.series("tpc/gain").put(Gain(value=value), since=40, until=60)
         job = gains.conditions("prod")
         job["tpc/gain"].at(50)
-        with pytest.raises(fb.NotFoundError, match="is not what the proof says"):
+        with pytest.raises(fb.NotFoundError, match="differs from the proof"):
             fork.conditions.reopen(job.proof())
 
 

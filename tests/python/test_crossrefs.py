@@ -409,7 +409,11 @@ def test_element_links_of_atlas_lead_to_containers_of_the_file(fed: fb.Federatio
         (element("int32", "n", [["Jett", 1]]), "jetIdx", "leads to 'Jett', which is not a field"),
         (element("int32", "n", [["Jet", "one"]]), "jetIdx", "keys of collections are integers"),
         (element("int32", "n", [["Jet"]]), "jetIdx", "pairs of a name and a value"),
-        ({"meaning": {"of": "int32"}}, "jetIdx", "must have the type 'of' values, and what it 'is'"),
+        (
+            {"meaning": {"of": "int32"}},
+            "jetIdx",
+            "must have the keys 'of', the type of its values, and 'is', its kind",
+        ),
         ({"meaning": {"of": "int32", "is": "element", "name": 7}}, "jetIdx", "is a text, not 7"),
     ],
 )

@@ -142,7 +142,7 @@ def test_nothing_is_wrong_with_a_sound_federation(doctor: Doctor, fed: fb.Federa
     assert "commit 1 of" in found["federation"].fact
     assert "format 7" in found["federation"].fact
     assert found["rights"].fact == "this user may read and write"
-    assert found["files"].fact == "1 online, none shorter than the catalogue says"
+    assert found["files"].fact == "1 online, none shorter than in the catalogue"
     assert "check --full" in found["pages"].fact
     assert not [each for each in found.values() if each.kind is not None]
 
@@ -188,7 +188,7 @@ def test_files_that_are_missing_or_short_are_damage(doctor: Doctor, fed: fb.Fede
     content = file.read_bytes()
     file.write_bytes(content[:1000])
     assert doctor(fed.path, code="corrupt")["files"].fact == (
-        f"{file} is shorter than what the catalogue has in it"
+        f"{file} is shorter than its objects in the catalogue"
     )
     file.unlink()
     assert doctor(fed.path, code="corrupt")["files"].fact == f"{file} is missing"

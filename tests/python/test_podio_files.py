@@ -265,7 +265,7 @@ def test_export_refuses_fields_that_podio_cannot_store(
         (
             '"float pt"',
             '"double pt"',
-            "field 'Tracks' is .*TrackData.*, and not list.my::TrackData. as the data model",
+            "field 'Tracks' is .*TrackData.*, but list.my::TrackData. in the data model",
         ),
         ('"float pt"', '"float p"', "field 'Tracks' is"),
         ('"my::Hit hits"', '"my::Hit hits", "my::Hit more"', "field 'Tracks' is"),

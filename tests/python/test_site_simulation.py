@@ -225,7 +225,7 @@ def test_plan_command_simulates_and_reports(tmp_path: Path, capsys: pytest.Captu
     mine.write_text(text.replace("rack_servers = 40", "rack_servers = 400"))
     command = ["plan", str(mine), "--simulate", "--profile", str(profile)]
     assert main([*command, "--out", str(tmp_path / "report")]) == 0
-    assert "what gives first: catalogue, order of commits" in capsys.readouterr().out
+    assert "first limit: catalogue, order of commits" in capsys.readouterr().out
     assert (tmp_path / "report" / "site.html").stat().st_size > 10_000
     assert json.loads((tmp_path / "report" / "site.json").read_text())["clients"] == 100_000
     assert main(["plan", "--simulate", "--list"]) == 0

@@ -181,14 +181,14 @@ def _writer(txn: Transaction, path: str, into: str | None) -> SeriesWriter:
     if tag["is_branch"]:
         return txn.series(path, branch=into)
     if tag["state"] != "open":
-        raise DeniedError(f"global tag {into!r} is {tag['state']}, so that nothing can be merged into it")
+        raise DeniedError(f"global tag {into!r} is {tag['state']}, so nothing can be merged into it")
     if tag["only_listed"] and path not in tag["series"]:
         raise NotFoundError(f"global tag {into!r} has no series {path!r}")
     commit, source = tag["series"].get(path, (None, None))
     if commit or tag["csn"] or path in tag["branches"]:
         raise InvalidError(
-            f"global tag {into!r} reads {path} as of commit {commit or tag['csn']}, so that it would not "
-            "show what is merged; merge into the series themselves, and then change the commit of the tag"
+            f"global tag {into!r} reads {path} as of commit {commit or tag['csn']}, so it would not show the "
+            "merged conditions; merge into the series themselves, and then change the commit of the tag"
         )
     return txn.series(source or path)
 

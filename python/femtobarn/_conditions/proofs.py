@@ -45,7 +45,7 @@ def check_proof(proof: Mapping[str, Any], federation_uuid: str) -> None:
     if isinstance(version, int) and version > FORMAT_VERSION:
         raise UnsupportedError(f"the proof has version {version}; this release reads {FORMAT_VERSION}")
     if version != FORMAT_VERSION or proof.get("sha256") != _hash_of(values):
-        raise CorruptError("the proof is not as a job has written it: its SHA-256 does not match")
+        raise CorruptError("the proof was changed after a job wrote it: its SHA-256 does not match")
     if values["federation_uuid"] != federation_uuid:
         raise InvalidError(
             f"the proof is of the federation {values['federation']!r} ({values['federation_uuid']}), "
@@ -59,8 +59,8 @@ def verify_job(job: Job, proof: Mapping[str, Any]) -> None:
         found = job[path].version_name
         if found != version:
             raise NotFoundError(
-                f"series {path} as of commit {proof['resolved_at']} is not what the proof says: its version "
-                f"is {found}, not {version}; this federation went on differently from the one that was read"
+                f"series {path} as of commit {proof['resolved_at']} differs from the proof: its version is "
+                f"{found}, not {version}; this federation has diverged from the one that was read"
             )
 
 

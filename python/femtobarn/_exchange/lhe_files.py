@@ -168,7 +168,7 @@ class _Reader:
             for event in self._events:
                 found, said = len(event.particles), event.eventinfo.nparticles
                 if found != said:
-                    raise ValueError(f"the next one has {found} particles, and its first line says {said}")
+                    raise ValueError(f"the next one has {found} particles, but its first line says {said}")
                 events.append(event)
                 self._number += 1
                 size += 1 + len(event.particles) + len(event.weights)

@@ -122,7 +122,7 @@ class PodioMetadata:
         """
         read = [cls._read(container, row) for container, row in rows]
         if not read:
-            raise InvalidError(f"{METADATA} is empty: it says nothing about the events")
+            raise InvalidError(f"{METADATA} is empty: it does not describe the events")
         return reduce(cls._joined, read)
 
     @classmethod
@@ -210,7 +210,7 @@ class PodioMetadata:
         """
         if category not in self.collections:
             hint = near_misses(category, self.collections)
-            raise NotFoundError(f"{self.container} says nothing about {category!r}{hint}")
+            raise NotFoundError(f"{self.container} does not describe {category!r}{hint}")
         infos = self.collections[category].values()
         fields_of = {info.name: info.fields(self.model) for info in infos}
         owners = {field: name for name, of_collection in fields_of.items() for field in of_collection}
@@ -249,8 +249,8 @@ class PodioMetadata:
         if stored is not None and not _is_stored_as(stored, wanted):
             shown = "is missing in some events" if str(stored).endswith("| None") else f"is {stored}"
             raise InvalidError(
-                f"field {name!r} {shown}, and not {wanted} as the data model of {self.container} has it; "
-                "leave the collection out by naming others"
+                f"field {name!r} {shown}, but {wanted} in the data model of {self.container}; to leave the "
+                "collection out, name the others"
             )
 
     def exported(self, layouts: Mapping[str, PodioLayout]) -> Exported:

@@ -108,7 +108,7 @@ def check_components(cls: type[Any]) -> None:
     if more:
         raise InvalidError(
             f"class {cls.__name__} derives from fb.vector, whose components are {', '.join(components)}; "
-            f"rename {', '.join(more)}, which would be others"
+            f"rename {', '.join(more)}, which would be other components"
         )
 
 

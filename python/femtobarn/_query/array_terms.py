@@ -115,7 +115,7 @@ class ArrayTerm:
         except FemtobarnError:
             raise
         except Exception as error:
-            reason = str(error).partition("(in compiled")[0].strip() or "its parts do not go together"
+            reason = str(error).partition("(in compiled")[0].strip() or "its parts do not fit each other"
             reason = reason.splitlines()[0]
             raise InvalidError(f"{self.text!r} cannot be evaluated: {reason}") from error
 

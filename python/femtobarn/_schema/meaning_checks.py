@@ -38,7 +38,9 @@ def check_meanings(form: Any) -> None:
 
 def _check_form(body: Any) -> None:
     if not isinstance(body, Mapping) or not {"of", "is"} <= set(body):
-        raise InvalidError(f"meaning {body!r} must have the type 'of' values, and what it 'is'")
+        raise InvalidError(
+            f"meaning {body!r} must have the keys 'of', the type of its values, and 'is', its kind"
+        )
     members = body.get("members", [])
     if not isinstance(members, list) or not all(map(_is_member, members)):
         raise InvalidError(f"members of a meaning are pairs of a name and a value, not {members!r}")

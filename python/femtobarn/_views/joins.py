@@ -82,7 +82,8 @@ def _partners(array: ak.Array, other: Columns, keys: Mapping[str, str]) -> Any:
         values = {their: key_column(theirs, their)[int(twice[0])] for their in keys.values()}
         shown = ", ".join(f"{their} {value}" for their, value in values.items())
         raise InvalidError(
-            f"several objects of {other.name} have {shown}; join these with the others instead"
+            f"several objects of {other.name} have {shown}; call join of the view of {other.name} instead, "
+            "with this view as its argument"
         )
     return np.where(is_known[: len(array)], places[codes[: len(array)]], -1)
 

@@ -101,7 +101,7 @@ def metadata_of(view: Columns) -> Iterator[tuple[str, Mapping[str, Any]]]:
         container = f"{name.partition('/')[0]}/{METADATA}"
         if container not in snapshot:
             raise NotFoundError(
-                f"podio's layout needs the container {container}, which says what the collections of {name} "
-                "are; import it from the same file as the events, such as by import_trees"
+                f"podio's layout needs the container {container}, which describes the collections of {name}; "
+                "import it from the same file as the events, such as by import_trees"
             )
         yield from ((container, row) for row in snapshot[container].arrays().to_list())

@@ -98,7 +98,7 @@ def _import_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--no-links", action="store_true", help="leave indices such as Muon_jetIdx numbers, not links"
     )
-    sub.add_argument("--again", action="store_true", help="also import what was imported before")
+    sub.add_argument("--again", action="store_true", help="also import files that were imported before")
     sub.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that read, 1 by default")
     sub.add_argument("--step", default="64 MB", help='size of one read, by default "64 MB"')
 
@@ -226,7 +226,7 @@ def _export_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--field", action="append", help="dotted name or glob; all by default")
     sub.add_argument("--where", help='condition on entries, such as "nMuon == 2"')
     sub.add_argument("--alias", action="append", help='computed column, such as "pt2=pt ** 2"')
-    sub.add_argument("--format", help="root, parquet or arrow, if the suffix of the file does not say")
+    sub.add_argument("--format", help="root, parquet or arrow; by default it follows from the file's suffix")
     sub.add_argument("--layout", help="podio: a file that podio's readers open")
 
 
@@ -260,7 +260,7 @@ def _drop_arguments(sub: argparse.ArgumentParser) -> None:
 
 
 ALL = (
-    Command("demo", "make a small federation to try things on", demo.arguments, demo.run),
+    Command("demo", "make a small federation for trying things out", demo.arguments, demo.run),
     Command("create", "make a federation", _create_arguments, contents.create),
     Command("ls", "list databases and containers", _ls_arguments, contents.ls),
     Command("info", "show facts about a federation or a container", _container_arguments, contents.info),
@@ -286,8 +286,8 @@ ALL = (
     Command("catalogue", "print the content of the catalogue", _catalogue_arguments, upkeep.catalogue),
     Command("what", "print what files are", _file_arguments, upkeep.what),
     Command("check", "check catalogue, files, pages, links", _check_arguments, upkeep.check),
-    Command("doctor", "tell what is wrong and what to do", doctor.arguments, doctor.run),
-    Command("repair", "repair what a check finds", _repair_arguments, upkeep.repair),
+    Command("doctor", "diagnose problems, and advise what to do", doctor.arguments, doctor.run),
+    Command("repair", "repair the damage that a check finds", _repair_arguments, upkeep.repair),
     Command("rebuild-catalogue", "rebuild the catalogue from files", _rebuild_arguments, upkeep.rebuild),
     Command(
         "move-catalogue",
@@ -296,7 +296,7 @@ ALL = (
         upkeep.move_catalogue,
     ),
     Command("retention", "show or set the history that is kept", _retention_arguments, upkeep.retention),
-    Command("vacuum", "remove what no kept snapshot needs", _vacuum_arguments, upkeep.vacuum),
+    Command("vacuum", "remove versions that no kept snapshot needs", _vacuum_arguments, upkeep.vacuum),
     Command("compact", "merge small clusters", _compact_arguments, upkeep.compact),
     Command("tidy", "compact and vacuum", _tidy_arguments, upkeep.tidy),
     Command("locks", "list the held locks", _federation, upkeep.locks),
@@ -309,13 +309,13 @@ ALL = (
     Command("evict", "remove copied files from the disk", storage.database_arguments, storage.evict),
     Command("pin", "keep files on the disk", storage.pin_arguments, storage.pin),
     Command("unpin", "end pins of files", storage.unpin_arguments, storage.unpin),
-    Command("apply-rules", "copy and evict as storage.toml says", _federation, storage.apply_rules),
+    Command("apply-rules", "copy and evict by the rules of storage.toml", _federation, storage.apply_rules),
     Command(
         "servers", "list the servers of a federation that has several", _federation, servers.list_servers
     ),
     Command(
         "drain",
-        "move all databases of a server to others, and give it no more",
+        "move all databases of a server to others, and assign it no more",
         servers.drain_arguments,
         servers.drain,
     ),
@@ -339,7 +339,7 @@ ALL = (
     ),
     Command(
         "forget-leader",
-        "forget a leader that is gone for good",
+        "forget a former leader that will never return",
         replication.forget_arguments,
         replication.forget_leader,
     ),
@@ -349,7 +349,7 @@ ALL = (
     Command("top", "show the state of a server", top.top_arguments, top.top),
     Command("queue", "show which files a server brings back", storage.queue_arguments, storage.queue),
     Command("testbed", "find limits with workloads of real jobs", testbed.arguments, testbed.run),
-    Command("plan", "tell what hardware an experiment takes", planning.arguments, planning.run),
+    Command("plan", "compute the hardware that an experiment needs", planning.arguments, planning.run),
     Command("completion", "print completions for a shell", completion_arguments, completion),
     Command("man", "print the manual page of all commands", manual_arguments, manual),
 )

@@ -35,15 +35,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parts = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, text, declare, action in (
         ("ls", "list the series, or the conditions of one", _ls_arguments, _ls),
-        ("at", "print what was valid at a time", _at_arguments, _at),
+        ("at", "print the conditions that are valid at a time", _at_arguments, _at),
         ("put", "insert a condition into a series", _put_arguments, _put),
-        ("record", "record values as they come, into a series", record_arguments, record),
+        ("record", "record values into a series as they arrive", record_arguments, record),
         ("reduce", "derive series from raw ones", reduce_arguments, reduce),
         ("tags", "list the global tags", federation_argument, _tags),
         ("tag", "show, make, change, lock or freeze a global tag", _tag_arguments, _tag),
         ("history", "list the changes of a global tag", _history_arguments, _history),
         ("import", "import conditions of another system, or a file", import_arguments, import_source),
-        ("export", "export what is valid when to a file", export_arguments, export_series),
+        ("export", "export conditions with their validities to a file", export_arguments, export_series),
         *conditions_comparisons.COMMANDS,
         *conditions_snapshots.COMMANDS,
         *conditions_plans.COMMANDS,
@@ -65,8 +65,8 @@ def run(options: argparse.Namespace) -> None:
 def _ls_arguments(parser: argparse.ArgumentParser) -> None:
     reader_arguments(parser)
     parser.add_argument("series", nargs="?", metavar="SERIES", help="list the conditions of this series")
-    parser.add_argument("--since", metavar="TIME", help="only what is valid at this time or later")
-    parser.add_argument("--until", metavar="TIME", help="only what is valid before this time")
+    parser.add_argument("--since", metavar="TIME", help="only conditions valid at this time or later")
+    parser.add_argument("--until", metavar="TIME", help="only conditions valid before this time")
     parser.add_argument("--channel", type=int, help="only this channel")
     parser.add_argument("-n", "--number", type=int, help="conditions to list at most")
 
@@ -208,7 +208,7 @@ def _put_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--since", metavar="TIME", required=True, help="first moment at which it is valid")
     parser.add_argument(
-        "--until", metavar="TIME", help="first moment at which it is not any more; forever if not given"
+        "--until", metavar="TIME", help="first moment at which it is no longer valid; forever if not given"
     )
     parser.add_argument("--channel", type=int, default=0, help="channel, 0 by default")
     parser.add_argument("--branch", metavar="NAME", help="put it into this branch")

@@ -25,10 +25,12 @@ SHOWN_MAX = 40
 def _diff_arguments(parser: argparse.ArgumentParser) -> None:
     federation_argument(parser)
     parser.add_argument("before", metavar="TAG|CSN", help="global tag, or a commit of all series")
-    parser.add_argument("after", metavar="TAG|CSN", nargs="?", help="as before; the newest commit by default")
+    parser.add_argument(
+        "after", metavar="TAG|CSN", nargs="?", help="another one; the newest commit by default"
+    )
     parser.add_argument("--series", action="append", metavar="SERIES", help="only this series")
-    parser.add_argument("--since", metavar="TIME", help="only what differs at this time or later")
-    parser.add_argument("--until", metavar="TIME", help="only what differs before this time")
+    parser.add_argument("--since", metavar="TIME", help="only differences at this time or later")
+    parser.add_argument("--until", metavar="TIME", help="only differences before this time")
     parser.add_argument("-n", "--number", type=int, default=SHOWN_MAX, help=f"lines at most ({SHOWN_MAX})")
 
 
@@ -87,7 +89,7 @@ def _merge_arguments(parser: argparse.ArgumentParser) -> None:
         "--on-conflict",
         choices=["refuse", "ours", "theirs"],
         default="refuse",
-        help="where both changed: merge nothing (default), keep what the series have, or take the branch's",
+        help="where both changed: merge nothing (default), keep those of the series, or take the branch's",
     )
     parser.add_argument("-m", "--message", default="", help="reason, for the history of both")
 
@@ -123,12 +125,12 @@ def _check(options: argparse.Namespace) -> None:
         for problem in problems:
             emit_line(problem)
         raise CorruptError(f"{len(problems)} problems with conditions of {options.federation}")
-    emit(options, problems, "series and global tags are as they should be")
+    emit(options, problems, "series and global tags are consistent")
 
 
 COMMANDS = (
     ("diff", "list what differs between two global tags or commits", _diff_arguments, _diff),
-    ("merge", "put what a branch has changed into the series", _merge_arguments, _merge),
-    ("check", "check that global tags name what they named", federation_argument, _check),
+    ("merge", "merge the changes of a branch into the series", _merge_arguments, _merge),
+    ("check", "check that global tags still name the same conditions", federation_argument, _check),
 )
 """Name, help, arguments and function of each command."""

@@ -35,13 +35,13 @@ def import_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TAG",
         help="import only these tags; of Belle II and nopayloaddb global tags",
     )
-    parser.add_argument("--format", choices=FORMATS, help="kind of the source, if it does not tell")
+    parser.add_argument("--format", choices=FORMATS, help="kind of the source; by default it is recognised")
     parser.add_argument(
         "--database", metavar="NAME", help="database of the series, the system's name by default"
     )
     parser.add_argument("--payloads", metavar="PLACE", help="folder or address of payloads")
     parser.add_argument(
-        "--snapshot", metavar="TIME", help="leave out what was inserted into the source later"
+        "--snapshot", metavar="TIME", help="leave out rows that were inserted into the source after this time"
     )
     parser.add_argument("--series", metavar="PATH", help="series of a CSV file, such as tpc/gain")
     parser.add_argument(
@@ -98,7 +98,7 @@ def export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tag", metavar="NAME", help="the series of this global tag")
     parser.add_argument("--csn", type=int, help="as of this commit instead of the newest")
     parser.add_argument(
-        "--format", choices=("sqlite", "json", "csv"), help="if the file's name does not tell"
+        "--format", choices=("sqlite", "json", "csv"), help="by default it follows from the file's name"
     )
 
 

@@ -29,7 +29,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--channel", type=int, action="append", metavar="N", help="count only this channel; repeatable"
     )
-    parser.add_argument("--out", metavar="FILE", help="write the plan to this new file, by custom .json")
+    parser.add_argument("--out", metavar="FILE", help="write the plan to this new file, usually .json")
     parser.add_argument("--picture", metavar="FILE", help="draw the jobs over time, such as plan.png")
 
 

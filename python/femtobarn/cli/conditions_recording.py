@@ -63,11 +63,13 @@ def record_arguments(parser: argparse.ArgumentParser) -> None:
         "--every", metavar="SECONDS", type=float, default=1.0, help="seconds between commits; 1"
     )
     parser.add_argument(
-        "--batch", metavar="VALUES", type=int, default=BATCH, help="commit also after so many values"
+        "--batch", metavar="VALUES", type=int, default=BATCH, help="also commit after this many values"
     )
-    parser.add_argument("--strict", action="store_true", help="end at the first malformed line or message")
+    parser.add_argument("--strict", action="store_true", help="stop at the first malformed line or message")
     parser.add_argument(
-        "--client-id", metavar="NAME", help="the broker keeps the messages of this name while it is away"
+        "--client-id",
+        metavar="NAME",
+        help="name for which the broker keeps messages while this program does not run",
     )
     parser.add_argument(
         "--acknowledge-durable",
@@ -112,8 +114,8 @@ def reduce_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``reduce``."""
     parser.add_argument("federation", metavar="FEDERATION", help="folder, or root://host//name")
     parser.add_argument("file", metavar="FILE", help="reductions in TOML")
-    parser.add_argument("--since", metavar="TIME", help="derive from this time on, whatever happened")
-    parser.add_argument("--until", metavar="TIME", help="derive up to this time, whatever happened")
+    parser.add_argument("--since", metavar="TIME", help="derive anew from this time on")
+    parser.add_argument("--until", metavar="TIME", help="derive anew up to this time")
 
 
 def reduce(options: argparse.Namespace) -> None:

@@ -22,7 +22,10 @@ __all__ = ["COMMANDS"]
 
 def _snapshot_arguments(parser: argparse.ArgumentParser) -> None:
     _writer_arguments(parser)
-    for option, text in (("since", "what is valid at this moment or later"), ("until", "before this moment")):
+    for option, text in (
+        ("since", "conditions valid at this moment or later"),
+        ("until", "before this moment"),
+    ):
         parser.add_argument(f"--{option}", metavar="TIME", help=f"of series of times: only {text}")
         parser.add_argument(f"--{option}-run", metavar="RUN[:BLOCK]", help=f"of series of runs: only {text}")
 
@@ -119,8 +122,8 @@ def _text(job: ConditionsFile, size: int, done: str) -> str:
 
 
 COMMANDS = (
-    ("snapshot", "write what is valid in a range to a file for jobs", _snapshot_arguments, _snapshot),
-    ("job-file", "write what some events need to a file for jobs", _job_file_arguments, _job_file),
+    ("snapshot", "write the conditions of a range to a file for jobs", _snapshot_arguments, _snapshot),
+    ("job-file", "write the conditions that events need to a file for jobs", _job_file_arguments, _job_file),
     (
         "verify",
         "read a snapshot file or job file, and compare it with its hashes",

@@ -38,7 +38,7 @@ print(f"{{len(mass)}} pairs of muons, median mass {{np.median(mass):.1f}} GeV")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``demo``."""
-    text = f"folder to make ({FOLDER}); one that has something in it is refused"
+    text = f"folder to make ({FOLDER}); it must be new or empty"
     parser.add_argument("folder", metavar="FOLDER", nargs="?", default=FOLDER, help=text)
 
 

@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--disk", metavar="FOLDER", type=Path, help=text)
     text = "predict these runs, and print the errors"
     parser.add_argument("--check", metavar="RUN", nargs="+", type=Path, default=[], help=text)
-    text = "simulate a site, past the machines at hand; with --check, predict rates by simulation"
+    text = "simulate a site with more machines than there are; with --check, predict rates by simulation"
     parser.add_argument("--simulate", action="store_true", help=text)
     parser.add_argument("--seed", type=int, default=1, help="of the simulation's random numbers (1)")
     text = "write the simulation's report, with pictures, into this folder"

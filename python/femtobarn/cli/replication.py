@@ -43,15 +43,17 @@ def follow_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", default="", help="name by which the leader lists the copy; its URL by default"
     )
-    parser.add_argument("--once", action="store_true", help="end when the copy has everything")
+    parser.add_argument("--once", action="store_true", help="end when the copy has all commits")
 
 
 def promote_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `promote`."""
     parser.add_argument("folder", help="folder of the copy")
-    parser.add_argument("url", metavar="URL", help="where the copy is served from now on")
+    parser.add_argument("url", metavar="URL", help="URL at which the copy is served from now on")
     parser.add_argument(
-        "--force", action="store_true", help="even if the leader does not answer; what only it has is lost"
+        "--force",
+        action="store_true",
+        help="even if the leader does not answer; commits that only it has are lost",
     )
 
 
@@ -90,8 +92,8 @@ def promote_copy(options: argparse.Namespace) -> None:
     )
     if done.untold_leader:
         text += (
-            f"\n{done.untold_leader} did not answer and has not been told: run femtobarn serve on this "
-            "folder, which tells it as soon as it does"
+            f"\n{done.untold_leader} did not answer and has not been notified: run femtobarn serve on this "
+            "folder, which notifies it as soon as it answers"
         )
     emit(options, asdict(done), text)
 
@@ -99,7 +101,7 @@ def promote_copy(options: argparse.Namespace) -> None:
 def forget_leader(options: argparse.Namespace) -> None:
     """Forget the leader that a promotion has left behind."""
     forget_former_leader(options.folder)
-    text = f"{options.folder} leads alone: its former leader is not told any more"
+    text = f"{options.folder} leads alone: its former leader will not be notified any more"
     emit(options, {"folder": options.folder}, text)
 
 

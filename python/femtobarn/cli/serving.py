@@ -33,39 +33,41 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cache-of",
         metavar="URL",
-        help="serve the files of another root:// server, and keep what is read of them in FOLDER, one a disk",
+        help="serve the files of another root:// server, and cache what is read in FOLDER, one a disk",
     )
     parser.add_argument(
-        "--cache-size", metavar="SIZE", help='how much each keeps, such as "2 TB" (four fifths of its disk)'
+        "--cache-size",
+        metavar="SIZE",
+        help='size of the cache in each FOLDER, such as "2 TB" (four fifths of its disk)',
     )
     parser.add_argument(
         "--redirect-to",
         metavar="URL",
         action="append",
         default=[],
-        help="redirect clients to a root:// server that has what they ask for, instead of FOLDER; repeatable",
+        help="redirect clients to a root:// server with the requested file, instead of FOLDER; repeatable",
     )
     parser.add_argument(
         "--redirect-cache",
         metavar="URL",
         action="append",
         default=[],
-        help="redirect clients that read what many want to this cache of these servers, too; repeatable",
+        help="redirect readers of popular files to this cache of these servers, too; repeatable",
     )
     parser.add_argument("-p", "--port", type=int, help="port to listen on (1094); 0: any")
     parser.add_argument(
         "--address", help="address to listen on (all with a certificate or --tls-off, else 127.0.0.1)"
     )
     parser.add_argument(
-        "--tls-off", action="store_true", help="serve other machines although there is no certificate"
+        "--tls-off", action="store_true", help="serve other machines without a certificate, unencrypted"
     )
     parser.add_argument("-w", "--writable", action="store_true", help="let clients without credentials write")
     parser.add_argument("-r", "--read-only", action="store_true", help="refuse all changes")
     parser.add_argument("--site", metavar="NAME", help="name of this server among several of one federation")
-    parser.add_argument("--url", help="where clients and these reach it: root://host:port")
+    parser.add_argument("--url", help="where clients and the other servers reach it: root://host:port")
     parser.add_argument("-c", "--config", metavar="FILE", help="settings in TOML")
     parser.add_argument(
-        "--print-config", action="store_true", help="print all settings with comments, and end"
+        "--print-config", action="store_true", help="print all settings with comments, and exit"
     )
 
 
@@ -99,9 +101,9 @@ def serve(options: argparse.Namespace) -> None:
     facts = {"address": server.address, "port": server.port, "exports": server.exports}
     people = [f"serving {', '.join(server.exports)} on port {server.port}; stop with Ctrl-C"]
     if ip_address(server.address).is_loopback:
-        people.append("  to this machine alone; others need a certificate ([tls] of --config) or --tls-off")
+        people.append("  to this machine only; others need a certificate ([tls] of --config) or --tls-off")
     people += [f"  {server.url(name, host='localhost')}" for name in server.exports]
-    people.append(f"  http://localhost:{server.port}/ shows what it is doing")
+    people.append(f"  http://localhost:{server.port}/ shows its status")
     emit_line(json.dumps(facts) if options.json else "\n".join(people))
     sys.stdout.flush()
     _notify_former_leaders(options.folders)

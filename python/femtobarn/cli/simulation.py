@@ -67,9 +67,9 @@ def queued() -> Any:
 def _gives_first(done: Mapping[str, Any]) -> str:
     knee, clients = done["scenarios"][0]["knee"], done["clients"]
     if knee["load"] is None:
-        return f"nothing is used up by {done['scenarios'][0]['points'][-1]['clients']:,.0f} clients"
+        return f"no limit is reached by {done['scenarios'][0]['points'][-1]['clients']:,.0f} clients"
     return (
-        f"what gives first: {knee['resource']}, with {knee['load'] * clients:,.0f} clients"
+        f"first limit: {knee['resource']}, with {knee['load'] * clients:,.0f} clients"
         f" ({clients:,} are described)"
     )
 

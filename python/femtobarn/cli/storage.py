@@ -57,7 +57,7 @@ def migrate_arguments(parser: argparse.ArgumentParser) -> None:
 def unpin_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `unpin`."""
     database_arguments(parser)
-    parser.add_argument("--holder", help="who wants it; the user by default")
+    parser.add_argument("--holder", help="owner of the pin; the user by default")
 
 
 def pin_arguments(parser: argparse.ArgumentParser) -> None:

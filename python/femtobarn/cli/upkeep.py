@@ -290,7 +290,7 @@ def move_catalogue(options: argparse.Namespace) -> None:
     else:
         text = (
             f"moved the catalogue as of commit {moved.csn}, {moved.rows} rows, from {moved.origin} to "
-            f"{moved.place}; the old one takes no changes any more"
+            f"{moved.place}; the old one takes no more changes"
         )
     emit(options, asdict(moved), text)
 

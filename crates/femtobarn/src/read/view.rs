@@ -193,8 +193,7 @@ impl View {
         match &self.opened.version.writer {
             Some(writer) if writer.strong_count() == 0 => Err(Error::Closed {
                 what: format!(
-                    "the transaction that changed {} has ended; take a snapshot to read what is \
-                     committed",
+                    "the transaction that changed {} has ended; take a snapshot to read committed objects",
                     self.path()
                 ),
             }),

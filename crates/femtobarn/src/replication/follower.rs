@@ -415,15 +415,18 @@ fn is_same(here: Option<&DatabaseRecord>, there: &LeaderDatabase) -> bool {
 /// The error of a database that cannot be found, although it was there when the rows were read.
 fn dropped_since(database: &LeaderDatabase, error: Error) -> Error {
     match error.kind() {
-        ErrorKind::NotFound if database.dropped.is_none() => was_given_up(format!(
-            "the leader has no file of database {}: it has lost it, or the database",
-            database.id
-        )),
+        ErrorKind::NotFound if database.dropped.is_none() => Error::Corrupt {
+            what: format!(
+                "the leader has no file of database {}: it has lost the file, or dropped the database while it was \
+                 being copied",
+                database.id
+            ),
+        },
         _ => error,
     }
 }
 
 /// The error for bytes that the leader gave up while they were being copied. As with damage, the step begins again.
 fn was_given_up(what: String) -> Error {
-    Error::Corrupt { what: format!("{what} was given up by the leader while it was being copied") }
+    Error::Corrupt { what: format!("{what} was released by the leader while it was being copied") }
 }

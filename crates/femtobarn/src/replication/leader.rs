@@ -74,8 +74,8 @@ impl Leader {
         if theirs != Some(own) {
             return Err(Error::Conflict {
                 what: format!(
-                    "commit {head} of this copy is not in the history of {}: one of the two went on \
-                     without the other; make the copy anew, in an empty folder",
+                    "commit {head} of this copy is not in the history of {}: the two have diverged; make a new copy, \
+                     in an empty folder",
                     self.url
                 ),
             });

@@ -58,7 +58,7 @@ pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
         Role::Succeeded { by } => {
             return Err(Error::Denied {
                 what: format!(
-                    "{} was succeeded by {by}; if that leads nothing, make this lead again with --force",
+                    "{} was succeeded by {by}; if no leader runs there, make this one lead again with --force",
                     folder.display()
                 ),
             });
@@ -77,8 +77,8 @@ pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
         Err(error) if error.kind() == ErrorKind::Unavailable => {
             return Err(femtobarn_catalog::Error::Unavailable {
                 what: format!(
-                    "{error}. Start it, or promote with --force: what it took after commit {} is lost then, \
-                     unless it comes back",
+                    "{error}. Start it, or promote with --force: its commits after commit {} are then lost, unless it \
+                     returns",
                     here.head()?
                 ),
             }
@@ -97,8 +97,7 @@ pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
     if here.is_incomplete()? {
         return Err(Error::Corrupt {
             what: format!(
-                "{} has bytes of a later commit, since its leader has given out space again; only that \
-                 leader can complete it",
+                "{} has bytes of a later commit, since its leader has reused space; only that leader can complete it",
                 folder.display()
             ),
         });

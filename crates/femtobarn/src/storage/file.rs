@@ -69,7 +69,7 @@ impl DatabaseFile {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         let file = file.map_err(|source| match source.kind() {
             std::io::ErrorKind::AlreadyExists => Error::Exists {
-                what: format!("file {} exists already; move it away", path.display()),
+                what: format!("file {} exists already; move it elsewhere", path.display()),
             },
             _ => Error::io("create", &path, source),
         })?;
@@ -416,7 +416,7 @@ pub(crate) fn remove_if_there(path: &Path) -> Result<()> {
 pub(crate) fn move_to(from: &Path, to: &Path) -> Result<()> {
     if to.exists() {
         return Err(Error::Exists {
-            what: format!("file {} exists already; move it away", to.display()),
+            what: format!("file {} exists already; move it elsewhere", to.display()),
         });
     }
     match std::fs::rename(from, to) {

@@ -42,9 +42,9 @@ def _to_the_end(findings: Iterator[Finding]) -> Iterator[Finding]:
     try:
         yield from findings
     except FemtobarnError as error:
-        yield refused("federation", error, "the looks after this one were left out")
+        yield refused("federation", error, "the checks after this one were skipped")
     except OSError as error:
-        yield wrong("storage", "federation", str(error), "the looks after this one were left out")
+        yield wrong("storage", "federation", str(error), "the checks after this one were skipped")
 
 
 def _look(federation: str | None) -> Iterator[Finding]:

@@ -93,13 +93,13 @@ def _look_at_files(federation: _federations.Federation, residences: list[Residen
             other.append(residence.path)
     again = f"restore a backup of it, or femtobarn repair {federation.path}"
     yield from _damage(missing, "missing", f"mount the disk that has it; {again}")
-    yield from _damage(short, "shorter than what the catalogue has in it", again)
+    yield from _damage(short, "shorter than its objects in the catalogue", again)
     yield from _damage(other, "of another size than its copy in a store", again)
     yield from _damage(lost, "neither on the disk nor in a store", again)
     if not (missing or short or other or lost):
         kinds = Counter(residence.state for residence in residences)
         states = ", ".join(f"{count:,} {state}" for state, count in sorted(kinds.items()))
-        yield ok("files", f"{states}, none shorter than the catalogue says" if states else "no databases")
+        yield ok("files", f"{states}, none shorter than in the catalogue" if states else "no databases")
 
 
 def _damage(files: list[str], what: str, remedy: str) -> Iterator[Finding]:
@@ -145,16 +145,17 @@ def _look_at_leader(federation: _federations.Federation, settings: dict[str, str
     if "successor" in settings:
         yield note("leader", f"{settings['successor']} leads the federation now", "make changes there")
     if "untold_leader" in settings:
-        fact = f"{settings['untold_leader']} has not been told that this copy leads"
+        fact = f"{settings['untold_leader']} has not been notified that this copy leads"
         advice = (
-            f"run femtobarn serve {federation.path}, which tells it when it answers; if it is gone for good, "
+            f"run femtobarn serve {federation.path}, which notifies it when it answers; "
+            "if it will never return, "
         )
         yield note("leader", fact, f"{advice}femtobarn forget-leader {federation.path}")
     if "follows" not in settings:
         return
     if "incomplete" in settings:
         fact = "the last step of this copy has not ended, and until then it cannot be promoted"
-        yield note("leader", fact, "let femtobarn follow go on")
+        yield note("leader", fact, "let femtobarn follow finish it")
     url, here = settings["follows"], federation.head()
     try:
         with _federations.open(url, timeout=LEADER_SECONDS) as leader:

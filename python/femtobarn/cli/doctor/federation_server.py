@@ -112,17 +112,19 @@ def _look_at_status(url: str) -> Iterator[Finding]:
         status = ask(address_of(url, "api/status"), ANSWER_SECONDS)
     except DeniedError:
         yield note(
-            "server", "does not tell its state to this user", "its operator sees it with femtobarn top"
+            "server", "does not report its state to this user", "its operator sees it with femtobarn top"
         )
         return
     except FemtobarnError as error:
-        yield note("server", f"does not tell its state: {error}")
+        yield note("server", f"does not report its state: {error}")
         return
     fact = f"{status['server']}, up for {human_duration(status['up_seconds'])}"
     ours = f"femtobarn {__version__}"
     if status["server"] != ours:
         yield note(
-            "server", f"{fact}, and this is {ours}", "releases work together; features of the newer may lack"
+            "server",
+            f"{fact}, and this is {ours}",
+            "the releases work together, but without the features of the newer one",
         )
     else:
         yield ok("server", fact)
@@ -145,6 +147,6 @@ def _look_at_export(status: dict[str, Any], name: str) -> Iterator[Finding]:
         if follower["federation"] == name:
             fact = f"{follower['name']} lacks {follower['behind']:,} of the commits"
             if follower["behind"] > BEHIND_COMMITS:
-                yield note("follower", fact, "look at the network and at the disk of the copy")
+                yield note("follower", fact, "check the network, and the disk of the copy")
             else:
                 yield ok("follower", fact)

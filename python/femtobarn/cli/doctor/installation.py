@@ -62,7 +62,7 @@ def _versions() -> Finding:
         version = metadata.version(PACKAGE)
     except metadata.PackageNotFoundError:
         fact = f"run from its sources in {Path(__file__).parents[4]}, with extension module {there}"
-        return note(PACKAGE, fact, "make setup there installs what it requires")
+        return note(PACKAGE, fact, "run make setup there, which installs its requirements")
     if version != _femtobarn.__version__:
         fact = f"the package is of version {version}, its extension module of {there}"
         remedy = f"pip install --force-reinstall {PACKAGE}=={version}, or make extension in the sources"

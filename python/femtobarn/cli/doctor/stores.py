@@ -89,4 +89,4 @@ def _look_at_server(subject: str, url: str) -> Finding:
             return ok(subject, f"{url} accepts connections")
     except OSError as error:
         fact = f"{url} does not answer: {error}"
-        return wrong("unavailable", subject, fact, "start it, or look at the network between")
+        return wrong("unavailable", subject, fact, "start it, or check the network between")

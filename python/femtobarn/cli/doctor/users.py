@@ -23,7 +23,7 @@ def look_at_rights(federation: Federation) -> Finding:
         # Takes no lock before it is given a database.
         federation.transaction().rollback()
     except DeniedError as error:
-        return note("rights", f"this user may read: {error}")
+        return note("rights", f"this user may only read: {error}")
     return ok("rights", "this user may read and write")
 
 
@@ -51,7 +51,8 @@ def look_at_pins(federation: Federation, folder: Path) -> Finding:
         return ok("snapshots", fact)
     return note(
         "snapshots",
-        f"{fact}, and retention keeps from {kept_from:,} on: vacuum cannot free what that reader needs",
+        f"{fact}, and retention keeps from {kept_from:,} on: vacuum cannot free the versions that this "
+        "reader needs",
         "end the reader; lsof locks/snapshots names processes, femtobarn top clients of a server",
     )
 

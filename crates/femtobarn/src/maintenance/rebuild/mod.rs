@@ -76,8 +76,8 @@ pub fn rebuild_catalogue(
     let folder = std::path::absolute(folder).map_err(|error| Error::io("find", folder, error))?;
     if folder.join(CATALOGUE_ADDRESS_FILE).exists() {
         let what = format!(
-            "a catalogue in PostgreSQL is restored there, from its own backup; to make one in the folder from \
-             the files instead, move {CATALOGUE_ADDRESS_FILE} away"
+            "a catalogue in PostgreSQL is restored there, from PostgreSQL's own backup; to rebuild it in the folder \
+             from the files instead, first move {CATALOGUE_ADDRESS_FILE} out of the folder"
         );
         return Err(femtobarn_catalog::Error::Unsupported { what }.into());
     }

@@ -49,7 +49,7 @@ pub(super) fn leave_out_incomplete(
         if let Some(version) = is_lost {
             let (name, container, database) = (&tag.name, version.container, version.database);
             report.left_out.push(format!(
-                "tag {name:?}: a version of container {container} of database {database} is gone"
+                "tag {name:?}: a version of container {container} of database {database} does not exist any more"
             ));
         }
         is_lost.is_none()

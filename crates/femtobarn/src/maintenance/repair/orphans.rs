@@ -64,11 +64,11 @@ fn reason_to_keep(path: &Path) -> Result<Option<&'static str>> {
         RootFileKind::UnfinishedFile if facts.commits == 0 => None,
         RootFileKind::Other if is_blank(path)? => None,
         RootFileKind::OpenDatabase | RootFileKind::UnfinishedFile => Some(
-            "it has commits: rebuild the catalogue if it belongs to this federation, else move it away",
+            "it has commits: rebuild the catalogue if it belongs to this federation; otherwise move it elsewhere",
         ),
-        RootFileKind::SealedDatabase => Some("attach it, or move it away"),
+        RootFileKind::SealedDatabase => Some("attach it, or move it elsewhere"),
         RootFileKind::RootFile | RootFileKind::Other => {
-            Some("another program wrote it; move it away")
+            Some("another program wrote it; move it elsewhere")
         }
     })
 }

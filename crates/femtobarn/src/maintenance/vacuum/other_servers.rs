@@ -30,7 +30,7 @@ pub(super) fn connect(catalog: &LocalCatalogue) -> Result<Option<RemoteCatalogue
         }
     }
     let silent = || femtobarn_catalog::Error::Unavailable {
-        what: "no server of the federation is alive; start that of this folder".to_owned(),
+        what: "no server of the federation is alive; start the server of this folder".to_owned(),
     };
     if servers.is_empty() { Ok(None) } else { Err(failed.unwrap_or_else(silent).into()) }
 }
@@ -56,8 +56,8 @@ pub(super) fn with_their_pins(
 
 fn silent(server: &ServerRow, why: &str) -> Error {
     let what = format!(
-        "server {:?} does not tell which snapshots its readers need: {why}; vacuum again when it answers, \
-         or its lease is over",
+        "server {:?} does not report which snapshots its readers need: {why}; vacuum again when it answers or its \
+         lease has expired",
         server.name
     );
     femtobarn_catalog::Error::Unavailable { what }.into()

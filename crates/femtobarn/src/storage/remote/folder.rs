@@ -193,7 +193,7 @@ impl RemoteFolder {
         let opened = self.client.open(&location, options);
         let file = opened.map_err(|error| match error.code() {
             Some(ErrorCode::IT_EXISTS) => Error::Exists {
-                what: format!("file {} exists already; move it away", path.display()),
+                what: format!("file {} exists already; move it elsewhere", path.display()),
             },
             _ => Error::io(what, &path, io_error(error)),
         })?;

@@ -119,7 +119,7 @@ async function showLeaving(status) {
     fill("leaving", caches.flatMap((c) => c.leaving.map((f) => [c.name, f.file, size(f.bytes), duration(f.unused_seconds),
       leaves(f, c)])), "nothing is kept");
   } catch (error) {
-    $("leaving-why").textContent = `The server does not tell: ${error.message}`;
+    $("leaving-why").textContent = `The server does not report them: ${error.message}`;
   }
 }
 

@@ -173,7 +173,7 @@ impl Member {
     /// The error for a server whose history differs from the others'.
     pub(super) fn other_history(&self, csn: Csn) -> Error {
         let what = format!(
-            "{} has another commit {csn} than the other servers; make its copy anew",
+            "{} has another commit {csn} than the other servers; make a new copy there",
             self.url
         );
         Error::Unavailable { what }
