@@ -253,7 +253,7 @@ impl ArrowPart<'_> {
             let is_text = std::str::from_utf8(&bytes)
                 .is_ok_and(|all| offsets.iter().all(|at| all.is_char_boundary(*at as usize)));
             if !is_text {
-                return Err(self.unfit("a text is not UTF-8"));
+                return Err(self.unfit("a string is not UTF-8"));
             }
             Ok(Array::String { offsets: bytes_of(offsets), bytes })
         }

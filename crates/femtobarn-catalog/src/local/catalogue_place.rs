@@ -122,12 +122,12 @@ fn read_address(path: &Path) -> Result<PostgresAddress> {
     // The parser's own text would show the line, and that may have a password.
     let file: AddressFile = toml::from_str(&text).map_err(|_| {
         let path = path.display();
-        Error::invalid(format!("{path} must have the texts `url` and `schema`, and nothing else"))
+        Error::invalid(format!("{path} must have the strings `url` and `schema`, and nothing else"))
     })?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if file.schema.is_empty() || !file.schema.bytes().all(is_plain) {
         let path = path.display();
-        return Err(Error::invalid(format!("{path}: a schema has letters, digits and `_` alone")));
+        return Err(Error::invalid(format!("{path}: a schema has only letters, digits and `_`")));
     }
     PostgresAddress::parse(&file.url, &file.schema)
 }

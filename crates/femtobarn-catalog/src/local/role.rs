@@ -77,7 +77,8 @@ pub(super) fn check_follower(sql: &SqlConnection) -> SqlResult<()> {
     match role(sql)? {
         Role::Follower { .. } => Ok(()),
         Role::Leader | Role::Succeeded { .. } => {
-            Err(Error::denied("this copy of the federation follows no other any more").into())
+            Err(Error::denied("this copy of the federation does not follow a leader any more")
+                .into())
         }
     }
 }

@@ -94,7 +94,7 @@ fn check_writable(tag: &GlobalTag) -> Result<()> {
     if !tag.is_branch {
         return Err(Error::Invalid {
             what: format!(
-                "global tag {name:?} is not a branch, so that nothing can be put into it; make a branch of it"
+                "global tag {name:?} is not a branch, so nothing can be put into it; make a branch of it"
             ),
         });
     }

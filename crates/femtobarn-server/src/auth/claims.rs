@@ -79,7 +79,7 @@ impl AcceptedClaims {
         let scope = match claims.get("scope") {
             None => "",
             Some(Value::String(scope)) => scope,
-            Some(_) => return Err("its scope is not a text".to_owned().into()),
+            Some(_) => return Err("its scope is not a string".to_owned().into()),
         };
         Ok(AcceptedClaims {
             subject: subject(claims)?.to_owned(),
@@ -142,7 +142,7 @@ fn subject(claims: &Map<String, Value>) -> Result<&str, String> {
     let subject = claims.get("sub").and_then(Value::as_str);
     let subject = subject.filter(|text| !text.trim().is_empty() && text.len() <= SUBJECT_BYTES_MAX);
     subject.filter(is_printable).ok_or_else(|| {
-        format!("its subject (sub) is not a text of 1 to {SUBJECT_BYTES_MAX} characters of ASCII")
+        format!("its subject (sub) is not a string of 1 to {SUBJECT_BYTES_MAX} characters of ASCII")
     })
 }
 

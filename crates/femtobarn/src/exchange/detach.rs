@@ -41,7 +41,7 @@ impl Federation {
         if row.state == DatabaseState::Sealed
             && nearline::open(&*inner.catalog, &row, from.clone())?.is_none()
         {
-            let what = format!("database {name:?} is in a store alone; stage it first");
+            let what = format!("database {name:?} is only in a store; stage it first");
             return Err(Error::Nearline { database: row.id, what });
         }
         let seen = inner.catalog.head()?;

@@ -127,7 +127,7 @@ fn an_invalid_index_is_refused_with_the_reason() {
     refused("a", &["nothing"], ErrorKind::NotFound, "no field nothing");
     refused("a", &["run.x"], ErrorKind::NotFound, "no field run.x");
     refused("a", &[], ErrorKind::Invalid, "has no fields");
-    refused("a", &["header"], ErrorKind::Invalid, "is not a number, text or link");
+    refused("a", &["header"], ErrorKind::Invalid, "is not a number, string or link");
     refused("a", &["run", "run"], ErrorKind::Invalid, "named twice");
     refused("a", &["tracks.id", "hits"], ErrorKind::Invalid, "cannot have fields of both");
     refused("", &["run"], ErrorKind::Invalid, "must be 1 to 255 bytes");

@@ -95,7 +95,7 @@ pub(super) fn reason(old: &Type, new: &Type) -> &'static str {
         }
         (Variant(_), Variant(_)) => "alternatives can be added, not removed",
         (Record { .. }, _) => "a record has several members",
-        (String, _) | (_, String) => "text and other values are not converted",
+        (String, _) | (_, String) => "strings and other values are not converted",
         _ => "these types cannot be converted; add a new field instead",
     }
 }

@@ -225,7 +225,7 @@ struct BegunWrite<'a> {
 impl Drop for BegunWrite<'_> {
     fn drop(&mut self) {
         if !self.has_ended {
-            let what = "a request was given up while it was sent";
+            let what = "a request was abandoned while it was being sent";
             self.shared.fail(AttemptError::Lost(what.to_owned()));
         }
     }

@@ -55,7 +55,7 @@ pub enum ClientError {
         after: Duration,
     },
     /// The server asks to wait for longer than the operation may take.
-    #[error("{server} lets {path} wait for {} s, longer than is allowed", .wait.as_secs())]
+    #[error("{server} delays {path} for {} s, longer than is allowed", .wait.as_secs())]
     MustWait {
         /// The server.
         server: Endpoint,

@@ -67,7 +67,7 @@ pub(super) fn checked<T>(query: QueryOf<T>) -> Result<T> {
 /// The body of a request.
 pub(super) fn body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     serde_json::from_slice(bytes)
-        .map_err(|error| invalid(format!("the request's body is not as expected: {error}")))
+        .map_err(|error| invalid(format!("the body of the request is malformed: {error}")))
 }
 
 pub(super) fn invalid(what: impl Into<String>) -> Error {

@@ -254,7 +254,7 @@ impl BlobSink for FileTail {
         if self.bytes.len() + size > FILE_BYTES_MAX {
             return Err(rntuple::Error::Io {
                 what: format!(
-                    "present the open database: more than {} MiB would have to be written anew (page lists of \
+                    "present the open database: more than {} MiB would have to be rewritten (page lists of \
                      changed clusters, 32-bit offsets of early containers); seal it and read the sealed file",
                     FILE_BYTES_MAX >> 20
                 ),

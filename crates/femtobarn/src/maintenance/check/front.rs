@@ -45,8 +45,8 @@ impl Check<'_, '_> {
         };
         if is_written_over(self.inner, row, file).unwrap_or(false) {
             let what = format!(
-                "other bytes lie where its file should have its front, as servers of earlier versions could \
-                 leave it; its objects are intact ({fault})"
+                "the front of its file is overwritten by other bytes, as servers of earlier versions could do; its \
+                 objects are intact ({fault})"
             );
             self.damage(place.clone(), ProblemKind::Front, what);
             return Front::WrittenOver;

@@ -119,7 +119,7 @@ impl KeyField {
                 (_, None) => {
                     let kind = kind_of(of).ok_or_else(|| {
                         Error::invalid(format!(
-                            "{path} is not a number, text or link and cannot be part of a key"
+                            "{path} is not a number, string or link and cannot be part of a key"
                         ))
                     })?;
                     return Ok(KeyField { path: path.to_owned(), kind, collection });

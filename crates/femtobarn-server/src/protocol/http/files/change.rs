@@ -155,7 +155,7 @@ impl FileRequest {
         if let (Some(there), Some(here)) = (uri.authority(), &self.host)
             && ![here, &*via].iter().any(|known| there.as_str().eq_ignore_ascii_case(known))
         {
-            let what = format!("files are moved within {here} alone, not to {there}");
+            let what = format!("files can be moved only within {here}, not to {there}");
             return Err(HttpFailure::Elsewhere(what));
         }
         UrlLocation::of(&uri, &self.site.federations)
