@@ -70,5 +70,5 @@ class Containers:
 def check_container_path(name: object) -> None:
     """Raise an error if a value cannot be the name of a container in its federation."""
     if not isinstance(name, str):
-        raise WrongTypeError(f'names of containers are texts, such as fed["run7/events"], not {name!r}')
+        raise WrongTypeError(f'names of containers must be strings, such as fed["run7/events"], not {name!r}')
     check_text(name, "container")

@@ -238,7 +238,7 @@ def check_text(text: str, what: str) -> None:
     femtobarn._exceptions.InvalidError: where 'caf\\udce9' has half of a surrogate pair, ...
     """
     if not isinstance(text, str):
-        raise WrongTypeError(f"{what} must be a text, not {text!r}")
+        raise WrongTypeError(f"{what} must be a string, not {text!r}")
     if not is_text(text):
         raise InvalidError(f"{what} {text!r} has half of a surrogate pair, which UTF-8 cannot hold")
 

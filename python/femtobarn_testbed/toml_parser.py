@@ -103,7 +103,7 @@ class Parser:
         """Return a list of texts, empty if the key is absent."""
         values = self._get(name, [], list, "a list of texts")
         if not all(isinstance(value, str) for value in values):
-            raise InvalidError(f"{self.where}: {name} must be a list of texts, not {values}")
+            raise InvalidError(f"{self.where}: {name} must be a list of strings, not {values}")
         return list(values)
 
     def table(self, name: str) -> Parser:

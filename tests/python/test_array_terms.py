@@ -207,7 +207,7 @@ def test_large_integers_are_compared_exactly(fed: fb.Federation) -> None:
         ("any(run > 3)", fb.InvalidError, r"where 'any\(run > 3\)': .* is not a list"),
         ("any(muons.tp > 3)", fb.NotFoundError, "field 'tp' does not exist in muons; .* pt"),
         ("of.nummer == 1", fb.NotFoundError, "did you mean 'number'"),
-        ("run is 3", fb.InvalidError, "is and is not are for None alone"),
+        ("run is 3", fb.InvalidError, "is and is not are only for None"),
         ("run in 3", fb.InvalidError, r"in is followed by a list of .*, such as in \(1, 2\)"),
         ("muons.pt[0]", fb.InvalidError, r"gives numbers \(float64\), not truth values"),
         ("any()", fb.InvalidError, "any takes one argument"),

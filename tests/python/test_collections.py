@@ -240,7 +240,7 @@ def test_views_of_other_classes_are_not_copied(runs: fb.Federation) -> None:
         (lambda view: fb.concat([view]).fetch([0]), fb.UnsupportedError, "entries of its own"),
         (lambda view: view.sample(-1), fb.InvalidError, "must be 0 or more"),
         (lambda view: view.sort_by("r*"), fb.InvalidError, "is not the name of one field"),
-        (lambda view: view.arrays(aliases=["x"]), fb.WrongTypeError, "aliases are texts by names"),
+        (lambda view: view.arrays(aliases=["x"]), fb.WrongTypeError, "aliases must map names to expressions"),
     ],
 )
 def test_wrong_arguments_are_named(

@@ -150,7 +150,7 @@ def test_batches_and_picked_objects_have_computed_columns(events: fb.View) -> No
         ({"aliases": {"x": "run +"}}, fb.InvalidError, "alias 'x' is not an expression"),
         ({"aliases": {"x": "(1).__class__"}}, fb.InvalidError, "cannot be used in a condition"),
         ({"aliases": {"x": "y", "y": "run"}}, fb.NotFoundError, "field 'y' does not exist"),
-        ({"aliases": {"x": len}}, fb.WrongTypeError, "aliases are texts by names"),
+        ({"aliases": {"x": len}}, fb.WrongTypeError, "aliases must map names to expressions"),
         ({"expressions": "y", "aliases": {"x": "run"}}, fb.NotFoundError, "field 'y' does not exist"),
         ({"expressions": "raw.nope"}, fb.NotFoundError, "'nope' does not exist; there are hits, number"),
     ],
@@ -232,5 +232,5 @@ def test_texts_are_not_summed(fed: fb.Federation) -> None:
         txn.database("d", create=True).container("c", form, create=True).extend(
             {"names": [["q"], ["a", "b"]]}
         )
-    with pytest.raises(fb.InvalidError, match="min is of numbers, and the items are texts"):
+    with pytest.raises(fb.InvalidError, match="min takes numbers, but the items are strings"):
         fed["d/c"].arrays("x", aliases={"x": "min(names)"})

@@ -414,7 +414,7 @@ def test_element_links_of_atlas_lead_to_containers_of_the_file(fed: fb.Federatio
             "jetIdx",
             "must have the keys 'of', the type of its values, and 'is', its kind",
         ),
-        ({"meaning": {"of": "int32", "is": "element", "name": 7}}, "jetIdx", "is a text, not 7"),
+        ({"meaning": {"of": "int32", "is": "element", "name": 7}}, "jetIdx", "must be a string, not 7"),
     ],
 )
 def test_links_that_lead_nowhere_are_refused_where_they_are_declared(

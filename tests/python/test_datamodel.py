@@ -238,7 +238,7 @@ def test_a_model_may_use_the_types_of_another(toy: Path, fed: fb.Federation, tmp
         (("toy::Track previous", "toy::Truck previous"), "'toy::Truck', which is not a datatype"),
         (("bool good{true}", "bool time"), "two members have the name 'time'"),
         (("bool good{true}", "bool"), "'bool' cannot be read"),
-        (("bool good{true}", "[1]"), r"declarations are texts, not \[1\]"),
+        (("bool good{true}", "[1]"), r"declarations must be strings, not \[1\]"),
         (("std::array<float, 3>", "std::array<float, 0>"), "an array of size 0"),
         (("VectorMembers", "VectorMember"), "'VectorMember' does not exist; did you mean 'VectorMembers'"),
         (("From: toy::Hit", "Frm: toy::Hit"), "'None', which is not a datatype"),

@@ -283,7 +283,7 @@ def test_containers_that_are_no_friends_are_refused(
 
 def test_views_are_not_taken_for_names_of_friends(run1: fb.Federation) -> None:
     view: Any = run1["ml/scores"]
-    with pytest.raises(fb.WrongTypeError, match="names of containers are texts"):
+    with pytest.raises(fb.WrongTypeError, match="names of containers must be strings"):
         run1.friend("run1/events", view)
 
 

@@ -34,10 +34,13 @@ def fed(tmp_path: Path) -> Iterator[fb.Federation]:
 
 
 WRONG_TYPES: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "where": (lambda fed: fed["d/events"].arrays(where=7), "where is a text such as"),
-    "entries": (lambda fed: fed["d/events"].entries(np.array([True])), "where is a text such as"),
-    "container": (lambda fed: fed[0], r"names of containers are texts, such as fed\[.run7/events.\], not 0"),
-    "snapshot": (lambda fed: fed.snapshot()[None], "names of containers are texts"),
+    "where": (lambda fed: fed["d/events"].arrays(where=7), "where must be a string such as"),
+    "entries": (lambda fed: fed["d/events"].entries(np.array([True])), "where must be a string such as"),
+    "container": (
+        lambda fed: fed[0],
+        r"names of containers must be strings, such as fed\[.run7/events.\], not 0",
+    ),
+    "snapshot": (lambda fed: fed.snapshot()[None], "names of containers must be strings"),
     "item": (lambda fed: fed["d/events"][0][0], "an object has fields by name"),
     "head": (lambda fed: fed["d/events"].head("a"), "head takes a number of objects, not 'a'"),
     "sample": (lambda fed: fed["d/events"].sample(1.5), "sample takes a number of objects, not 1.5"),
@@ -60,13 +63,13 @@ WRONG_TYPES: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "OID": (lambda fed: fed.snapshot().object(3), r"3 is not an OID, such as Oid\(3, 7, 12\)"),
     "object": (lambda fed: OBJECT(), r"objects are read from a view, such as view\[0\]"),
-    "fields": (lambda fed: fed["d/events"].arrays([1]), "names of fields are texts, not 1"),
+    "fields": (lambda fed: fed["d/events"].arrays([1]), "names of fields must be strings, not 1"),
     "progress": (
         lambda fed: fed["d/events"].export(fed.path + "/x.root", progress=3),
         "progress must be a function of done, total.*, not 3",
     ),
     "check": (lambda fed: fed.check(progress=True), "progress must be a function .*; got True"),
-    "database": (lambda fed: fed.transaction().database(7), "database must be a text, not 7"),
+    "database": (lambda fed: fed.transaction().database(7), "database must be a string, not 7"),
     "persistent": (lambda fed: fb.persistent(*[3]), "fb.persistent takes a class, not 3"),
 }
 

@@ -282,7 +282,7 @@ def _texts(values: Sequence[Any]) -> Values:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidError(f"{_short(value)} is not a text")
+        raise InvalidError(f"{_short(value)} is not a string")
     return value
 
 

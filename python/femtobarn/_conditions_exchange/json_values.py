@@ -39,7 +39,7 @@ def check_exportable(node: Node, path: str) -> None:
     """Refuse a class with a link or a variant."""
     if isinstance(node, Link | ElementLink | Variant):
         raise UnsupportedError(
-            f"{path} cannot be exported: {node} has no form outside of the federation; export other series"
+            f"{path} cannot be exported: {node} has no form outside the federation; export other series"
         )
     if isinstance(node, Record):
         for name, member in node.by_name.items():

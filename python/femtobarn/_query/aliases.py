@@ -40,10 +40,14 @@ def aliases_of(texts: Mapping[str, str], definition: Definition) -> dict[str, Ar
     """
     found: dict[str, ArrayTerm] = {}
     if not isinstance(texts, Mapping):
-        raise WrongTypeError(f"aliases are texts by names, such as {{'pt2': 'pt ** 2'}}, not {texts!r}")
+        raise WrongTypeError(
+            f"aliases must map names to expressions, such as {{'pt2': 'pt ** 2'}}, not {texts!r}"
+        )
     for name, text in texts.items():
         if not isinstance(name, str) or not isinstance(text, str):
-            raise WrongTypeError(f"aliases are texts by names, such as {{'pt2': 'pt ** 2'}}, not {text!r}")
+            raise WrongTypeError(
+                f"aliases must map names to expressions, such as {{'pt2': 'pt ** 2'}}, not {text!r}"
+            )
         if not name.isidentifier() or name in definition.record.by_name:
             reason = "is the name of a field" if name.isidentifier() else "is not an identifier"
             raise InvalidError(f"alias {name!r} {reason}; choose another name")

@@ -366,7 +366,7 @@ def reduced(name: str, items: ak.Array) -> ak.Array:
     while items.ndim > 2:
         items = ak.flatten(items, axis=2)
     if name != "count" and items.layout.purelist_parameter("__array__") == "string":
-        raise InvalidError(f"{name} is of numbers, and the items are texts; compare them, or count them")
+        raise InvalidError(f"{name} takes numbers, but the items are strings; compare them, or count them")
     if name == "count" and items.fields:
         return ak.num(items, axis=1)
     if name in ("any", "all"):

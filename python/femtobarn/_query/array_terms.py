@@ -250,7 +250,7 @@ def _check(node: ast.AST, term: ArrayTerm) -> None:
         if type(node.value) is int and abs(node.value) >= 1 << 63:
             raise InvalidError(f"{ast.unparse(node)} has more than 64 bits")
         if not isinstance(node.value, bool | int | float | str | None):
-            raise InvalidError(f"{ast.unparse(node)!r} is neither a number nor a text")
+            raise InvalidError(f"{ast.unparse(node)!r} is neither a number nor a string")
         return
     if isinstance(node, ast.BinOp):
         _check_operation(node)

@@ -60,7 +60,7 @@ def expand(expressions: Expressions, definition: Definition, *, counts: bool = F
 
 def _matches(item: Any, definition: Definition, counts: bool) -> list[str]:
     if not isinstance(item, str):
-        raise WrongTypeError(f"names of fields are texts, not {item!r}")
+        raise WrongTypeError(f"names of fields must be strings, not {item!r}")
     if len(item) > 1 and item.startswith("/") and item.rstrip("i").endswith("/"):
         flags = re.IGNORECASE if item.endswith("i") else 0
         pattern = re.compile(item.rstrip("i")[1:-1], flags)

@@ -117,7 +117,7 @@ class Rewriter(ast.NodeTransformer):
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         raise InvalidError(
-            f"where {self.text!r} uses {ast.unparse(node)!r}; it may use fields, numbers, texts, "
+            f"where {self.text!r} uses {ast.unparse(node)!r}; it may use fields, numbers, strings, "
             f"comparisons, in, is None, arithmetic, and, or, not, {', '.join(REDUCERS)}, "
             f"{', '.join(sorted(FUNCTIONS)[:4])}, ..."
         )
@@ -191,7 +191,7 @@ class Rewriter(ast.NodeTransformer):
             return
         if any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
             if len(sides) > 2 or not _is_none(sides[1]):
-                raise self._error(node, "is and is not are for None alone")
+                raise self._error(node, "is and is not are only for None")
             return
         if any(map(_is_none, sides)):
             raise self._error(node, "write is None, or is not None")

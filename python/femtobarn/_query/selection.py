@@ -81,7 +81,7 @@ class Selection:
         """
         if not isinstance(text, str):
             raise WrongTypeError(
-                f'where is a text such as "nMuon == 2 and pt > 30", or a function, not {text!r}; '
+                f'where must be a string such as "nMuon == 2 and pt > 30", or a function, not {text!r}; '
                 "to choose by a mask, index the view with it"
             )
         check_text(text, "where")

@@ -45,7 +45,7 @@ def _check_form(body: Any) -> None:
     if not isinstance(members, list) or not all(map(_is_member, members)):
         raise InvalidError(f"members of a meaning are pairs of a name and a value, not {members!r}")
     if not isinstance(body.get("name", ""), str):
-        raise InvalidError(f"the name of a meaning is a text, not {body['name']!r}")
+        raise InvalidError(f"the name of a meaning must be a string, not {body['name']!r}")
     if body["is"] == ELEMENT and body["of"] not in INTEGERS:
         raise InvalidError(f"the index of an element is an integer, not {body['of']!r}")
 

@@ -217,7 +217,7 @@ def enumeration_meaning(cls: type[enum.Enum], where: str) -> Meaning:
     fit = kinds == {str} or (kinds == {int} and all(-(1 << 63) <= value < 1 << 63 for _, value in members))
     if not fit:
         raise InvalidError(
-            f"{where} is of {cls.__name__}, whose values are not all integers of 64 bits, nor all texts; "
+            f"{where} is of {cls.__name__}, whose values are not all integers of 64 bits, nor all strings; "
             "give its members such values"
         )
     kind = "flag" if issubclass(cls, enum.Flag) else "enum"

@@ -189,7 +189,7 @@ class FriendView(View[T]):
         UnsupportedError
             Always.
         """
-        raise UnsupportedError("friends have compressions of their own; ask the view of each container alone")
+        raise UnsupportedError("friends have compressions of their own; ask the view of each container")
 
     def _within(self, window: range) -> View[T]:
         return FriendView(self._friends, window)

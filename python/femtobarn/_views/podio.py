@@ -39,7 +39,7 @@ def check_layout(
     if format_of(Path(path_text(path)), format) != "root":
         raise InvalidError("podio's layout is that of ROOT files; give the file the suffix .root")
     if aliases:
-        raise InvalidError("podio's layout has collections alone, and no computed columns; leave out aliases")
+        raise InvalidError("podio's layout has only collections, and no computed columns; leave out aliases")
 
 
 def categories(views: Mapping[str, Columns]) -> dict[str, tuple[Columns, range]]:

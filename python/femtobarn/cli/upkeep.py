@@ -116,7 +116,7 @@ def check(options: argparse.Namespace) -> None:
         lines.append(f"and {report.more_problems:,} more")
     lines.append(f"checked {looked_at}")
     if report.nearline:
-        lines.append(f"{report.nearline} databases are in stores alone, and were not read")
+        lines.append(f"{report.nearline} databases are only in stores, and were not read")
     if report.elsewhere:
         lines.append(f"{report.elsewhere} databases are at other servers, and were not read")
     if report.unreferenced_bytes or report.orphan_bytes:
@@ -266,7 +266,7 @@ def backup(options: argparse.Namespace) -> None:
         f"backed up commit {report.csn}: {report.files} files, {human_size(report.bytes)}, "
         f"{human_size(report.stored)} stored in {options.folder}"
     ]
-    lines += [f"  left out, since it is in a store alone: {name}" for name in report.nearline]
+    lines += [f"  left out, since it is only in a store: {name}" for name in report.nearline]
     lines += [f"  left out, since it is attached from outside: {path}" for path in report.left_out]
     emit(options, asdict(report), "\n".join(lines))
 

@@ -91,7 +91,9 @@ def parse_member(text: Any, where: str) -> Member:
     21
     """
     if not isinstance(text, str):
-        raise InvalidError(f"{where}: declarations are texts, not {text!r}; write <type> <name> // <comment>")
+        raise InvalidError(
+            f"{where}: declarations must be strings, not {text!r}; write <type> <name> // <comment>"
+        )
     match = _MEMBER.fullmatch(text)
     if match is None:
         raise InvalidError(f"{where}: {text!r} cannot be read; write <type> <name> [<unit>] // <comment>")
