@@ -179,7 +179,7 @@ def test_csv_has_quotes_names_of_channels_and_units_of_time(
     assert (second["channel"], second["since"], math.isnan(second["value"])) == (-1, 2_250_000_000, True)
     values.write_text("when,value\n1,2\n")
     assert record(location, "--from", str(values)) == EXIT_CODES["invalid"]
-    assert "the first line of the CSV has to have the names time,channel,value" in capsys.readouterr().err
+    assert "the first line of the CSV must have the names time,channel,value" in capsys.readouterr().err
 
 
 def test_class_of_a_new_series_is_given_and_that_of_an_existing_one_is_kept(

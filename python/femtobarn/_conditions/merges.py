@@ -113,7 +113,7 @@ def merge(
     tag = theirs.global_tag
     assert tag is not None
     if not tag["is_branch"]:
-        raise InvalidError(f"global tag {branch!r} is not a branch, so that it has nothing to merge")
+        raise InvalidError(f"global tag {branch!r} is not a branch, so it has nothing to merge")
     csn = theirs._handle.resolved_at
     reason = f"merge {branch} into {into or 'the series'}" + (f": {message}" if message else "")
     with federation.transaction(message=reason) as txn:

@@ -106,8 +106,8 @@ class CsvLines:
         fault = form.fault_of(dict.fromkeys(head))
         if fault is not None or len(set(head)) < len(head):
             raise InvalidError(
-                f"the first line of the CSV has to have the names {','.join(form.names)}, in any order; "
-                f"{fault or 'a name is there twice'}"
+                f"the first line of the CSV must have the names {','.join(form.names)}, in any order; "
+                f"{fault or 'a name occurs twice'}"
             )
         return head
 

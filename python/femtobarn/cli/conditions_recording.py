@@ -46,7 +46,9 @@ def record_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file, a topic such as mqtt://localhost:1883/dcs/hv/#, or - for standard input, the default",
     )
     parser.add_argument(
-        "--format", choices=PARSERS, help="of lines: JSON (the default), or CSV, as of files named .csv"
+        "--format",
+        choices=PARSERS,
+        help="format of lines: JSON (the default), or CSV, the default of files named .csv",
     )
     parser.add_argument(
         "--class", dest="class_", metavar="CLASS",
@@ -55,12 +57,14 @@ def record_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--channels", metavar="FILE", help="channels by their names, in JSON or TOML: sector7 = 7"
     )
-    parser.add_argument("--channel", type=int, default=0, help="channel of values that have none; 0")
+    parser.add_argument("--channel", type=int, default=0, help="channel of values without a channel (0)")
     parser.add_argument(
-        "--time-unit", choices=UNITS, help="of times that are numbers; ns by default, which are integers"
+        "--time-unit",
+        choices=UNITS,
+        help="unit of times that are numbers; ns by default, which must be integers",
     )
     parser.add_argument(
-        "--every", metavar="SECONDS", type=float, default=1.0, help="seconds between commits; 1"
+        "--every", metavar="SECONDS", type=float, default=1.0, help="seconds between commits (1)"
     )
     parser.add_argument(
         "--batch", metavar="VALUES", type=int, default=BATCH, help="also commit after this many values"
@@ -82,7 +86,7 @@ def record_arguments(parser: argparse.ArgumentParser) -> None:
 def record(options: argparse.Namespace) -> None:
     """Record values until their source ends, or a signal comes."""
     if options.every <= 0 or options.batch <= 0:
-        raise InvalidError("--every and --batch have to be greater than 0")
+        raise InvalidError("--every and --batch must be greater than 0")
     began = time.monotonic()
     with _federations.open(options.federation) as federation, _source(options) as source:
         recording = Recording(
@@ -257,7 +261,7 @@ def _channels(path: str | None) -> dict[str, int]:
     """Return channels by their names, from a file."""
     table = {} if path is None else _read(path)
     if not isinstance(table, dict) or any(type(channel) is not int for channel in table.values()):
-        raise InvalidError(f"{path} is not a table of channels; it has to have an integer for each name")
+        raise InvalidError(f"{path} is not a table of channels; it must have an integer for each name")
     return table
 
 

@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", metavar="RUN", nargs="+", type=Path, default=[], help=text)
     text = "simulate a site with more machines than there are; with --check, predict rates by simulation"
     parser.add_argument("--simulate", action="store_true", help=text)
-    parser.add_argument("--seed", type=int, default=1, help="of the simulation's random numbers (1)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the simulation's random numbers (1)")
     text = "write the simulation's report, with pictures, into this folder"
     parser.add_argument("--out", metavar="FOLDER", type=Path, help=text)
 

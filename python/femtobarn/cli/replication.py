@@ -53,7 +53,7 @@ def promote_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="even if the leader does not answer; commits that only it has are lost",
+        help="promote even if the leader does not answer; commits that only it has are lost",
     )
 
 

@@ -116,7 +116,7 @@ impl Archive {
             return Err(Error::Corrupt { what });
         }
         if found.is_offline {
-            let what = format!("{} has to bring {} online", store.place(), replica.key);
+            let what = format!("{} must first bring {} online", store.place(), replica.key);
             return Err(Error::NotBefore { wait: AT_HAND_WAIT, what });
         }
         Ok(store)

@@ -178,7 +178,7 @@ impl<'de> Deserialize<'de> for UniqueNames {
                 let mut found = Map::new();
                 while let Some((name, value)) = entries.next_entry::<String, Value>()? {
                     if found.insert(name, value).is_some() {
-                        return Err(A::Error::custom("a claim is there twice"));
+                        return Err(A::Error::custom("a claim occurs twice"));
                     }
                 }
                 Ok(UniqueNames(found))

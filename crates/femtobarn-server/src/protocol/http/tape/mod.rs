@@ -316,7 +316,7 @@ fn unknown(id: &str) -> TapeRefusal {
 }
 
 fn other(id: &str) -> TapeRefusal {
-    TapeRefusal(StatusCode::BAD_REQUEST, format!("a path is not of request {id}"))
+    TapeRefusal(StatusCode::BAD_REQUEST, format!("a path does not belong to request {id}"))
 }
 
 /// The files that a client names of a request.
