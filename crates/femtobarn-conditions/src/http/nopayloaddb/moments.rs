@@ -48,8 +48,8 @@ impl IovMoment {
                  the minor one is 0"
             ))),
             SeriesClock::Run => Err(invalid(format!(
-                "({major}, {minor}) is not a run and luminosity block: the major number is 0 to {RUN_MAX}, the minor one \
-                 0 to {BLOCK_MAX}"
+                "({major}, {minor}) is not a run and luminosity block: the major number is 0 to {RUN_MAX}, the minor \
+                 one 0 to {BLOCK_MAX}"
             ))),
         }
     }
