@@ -80,7 +80,7 @@ def test_cms_tags_give_what_cms_gives(fed: fb.Federation, tmp_path: Path, snapsh
     [
         ("UPDATE PAYLOAD SET DATA = x'00' WHERE rowid = 2", fb.CorruptError, "is damaged: its SHA-1 is"),
         ("DELETE FROM PAYLOAD WHERE rowid = 2", fb.CorruptError, r"row \d+ of IOV.* is not in PAYLOAD"),
-        ("UPDATE IOV SET SINCE = 'x' WHERE rowid = 5", fb.CorruptError, "row 5 of IOV.*no integer"),
+        ("UPDATE IOV SET SINCE = 'x' WHERE rowid = 5", fb.CorruptError, "row 5 of IOV.*not an integer"),
         ("UPDATE IOV SET SINCE = 1 << 33 WHERE rowid = 50", fb.CorruptError, r"row 50 .*out of range"),
         ("UPDATE TAG SET TIME_TYPE = 'Hash'", fb.InvalidError, "has time type 'Hash'"),
         ("DROP TABLE IOV", fb.InvalidError, "it has no table IOV"),

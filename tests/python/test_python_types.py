@@ -300,7 +300,7 @@ def test_other_values_are_refused(fed: fb.Federation, annotation: Any, value: An
         (enum.Enum("Nothing", []), "which has no members"),
         (dict[Hit, int], "keys are Hit; keys are numbers, texts or times"),
         (set[list[int]], r"a set of list\[int64\]"),
-        (enum.Enum("Mixed", [("A", 1), ("B", "b")]), "not all integers of 64 bits, nor all texts"),
+        (enum.Enum("Mixed", [("A", 1), ("B", "b")]), "not all integers of 64 bits, nor all strings"),
         (enum.Enum("Huge", [("A", 1 << 63)]), "not all integers of 64 bits"),
         (dt.datetime | int, "one of several types, and datetime is stored as int64; use that"),
     ],
