@@ -157,7 +157,7 @@ fn replay(
     let mut seen = HashSet::new();
     let mut next = points.iter().peekable();
     for (number, operation) in trace.iter().enumerate() {
-        disk.apply(operation)?;
+        disk.apply(operation.clone())?;
         if let FileOperation::Acknowledge { text } = operation {
             acknowledged.record(text);
         }
@@ -191,7 +191,7 @@ fn enumerate(trace: &[FileOperation], random: &mut SplitMix) -> Result<Vec<Crash
     let mut disk = CrashDisk::default();
     let mut points = vec![];
     for (operation, done) in trace.iter().enumerate() {
-        disk.apply(done)?;
+        disk.apply(done.clone())?;
         let next = trace.get(operation + 1);
         let is_fullest = matches!(
             next,

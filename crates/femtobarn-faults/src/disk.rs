@@ -108,46 +108,43 @@ impl CrashDisk {
     ///
     /// # Errors
     /// Names the file if it does not exist on this disk.
-    pub fn apply(&mut self, operation: &FileOperation) -> Result<(), String> {
+    pub fn apply(&mut self, operation: FileOperation) -> Result<(), String> {
         match operation {
             FileOperation::Create { file, path } => {
                 self.files.push(DiskFile::default());
                 let number = self.files.len() - 1;
-                self.inodes.insert(*file, number);
-                self.rename(None, Some((path.clone(), NameTarget::File(number))));
+                self.inodes.insert(file, number);
+                self.rename(None, Some((path, NameTarget::File(number))));
             }
             FileOperation::MakeFolder { path } => {
-                self.rename(None, Some((path.clone(), NameTarget::Folder)));
+                self.rename(None, Some((path, NameTarget::Folder)));
             }
             FileOperation::Write { file, offset, bytes, .. } => {
-                let change = FileChange::Write { offset: *offset, bytes: bytes.clone() };
-                self.change(*file, change)?;
+                self.change(file, FileChange::Write { offset, bytes })?;
             }
-            FileOperation::Resize { file, size } => {
-                self.change(*file, FileChange::Resize(*size))?
-            }
+            FileOperation::Resize { file, size } => self.change(file, FileChange::Resize(size))?,
             FileOperation::Allocate { file, offset, size } => {
-                self.change(*file, FileChange::Allocate(offset + size))?;
+                self.change(file, FileChange::Allocate(offset + size))?;
             }
             FileOperation::Punch { file, offset, size } => {
-                self.change(*file, FileChange::Punch { offset: *offset, size: *size })?;
+                self.change(file, FileChange::Punch { offset, size })?;
             }
-            FileOperation::Sync { file } => self.file(*file)?.sync(),
+            FileOperation::Sync { file } => self.file(file)?.sync(),
             FileOperation::FailedSync { file } => {
-                self.file(*file)?.pending.iter_mut().for_each(|pending| pending.dropped = true);
+                self.file(file)?.pending.iter_mut().for_each(|pending| pending.dropped = true);
             }
-            FileOperation::SyncFolder { path } => self.sync_folder(path),
+            FileOperation::SyncFolder { path } => self.sync_folder(&path),
             FileOperation::Link { from, to } => {
-                let node = self.live(from)?;
-                self.rename(None, Some((to.clone(), node)));
+                let node = self.live(&from)?;
+                self.rename(None, Some((to, node)));
             }
             FileOperation::Rename { from, to } => {
-                let node = self.live(from)?;
-                self.rename(Some(from.clone()), Some((to.clone(), node)));
+                let node = self.live(&from)?;
+                self.rename(Some(from), Some((to, node)));
             }
             FileOperation::Remove { path } => {
-                self.live(path)?;
-                self.rename(Some(path.clone()), None);
+                self.live(&path)?;
+                self.rename(Some(path), None);
             }
             FileOperation::Acknowledge { .. } => {}
         }
@@ -304,6 +301,11 @@ fn write(file: &mut Vec<u8>, offset: u64, bytes: &[u8], outcome: &ChangeOutcome)
         if let ChangeOutcome::CutAt(cut) = outcome { (*cut).clamp(offset, end) } else { end };
     if file.len() < end_kept as usize {
         file.resize(end_kept as usize, 0);
+    }
+    if let ChangeOutcome::Kept | ChangeOutcome::CutAt(_) = outcome {
+        let kept = (end_kept - offset) as usize;
+        file[offset as usize..end_kept as usize].copy_from_slice(&bytes[..kept]);
+        return;
     }
     let mut sector = offset;
     while sector < end_kept {

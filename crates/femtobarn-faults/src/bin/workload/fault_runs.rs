@@ -18,19 +18,17 @@ use femtobarn_faults::disk::{ChangeOutcome, Crash, CrashDisk};
 use femtobarn_faults::fault::{DiskFault, FaultKind};
 use femtobarn_faults::random::SplitMix;
 use femtobarn_faults::script::Runner;
-use femtobarn_faults::trace::FileOperation;
 use femtobarn_faults::verify::{Acknowledged, acknowledgement};
 use femtobarn_faults::workload::Workload;
 use femtobarn_faults::workloads::named;
 
-use crate::interposer;
+use crate::interposer::{self, OperationRecord, Watch};
 
 /// One run of the workload.
 struct FaultRun<'a> {
     workload: &'a dyn Workload,
     fault: DiskFault,
-    files: PathBuf,
-    trace: PathBuf,
+    files: &'a Path,
     acknowledged: Acknowledged,
 }
 
@@ -54,7 +52,7 @@ pub(crate) fn run_all(
     for &operation in &operations {
         let place = tempfile::tempdir_in(folder).map_err(|error| error.to_string())?;
         let fault = DiskFault { kind, operation };
-        match FaultRun::new(workload, fault, place.path()).and_then(FaultRun::run) {
+        match FaultRun::new(workload, fault, place.path()).run() {
             Ok(is_noticed) => noticed += u64::from(is_noticed),
             Err(error) => wrong.push(format!("operation {operation}: {error}")),
         }
@@ -75,23 +73,21 @@ fn affected_operations(
     folder: &Path,
 ) -> Result<Vec<u64>, String> {
     let place = tempfile::tempdir_in(folder).map_err(|error| error.to_string())?;
-    interposer::start(place.path(), None, None);
+    interposer::start(place.path(), OperationRecord::Nothing, None);
     let mut runner = Runner::create(&place.path().join("fed")).map_err(|e| e.to_string())?;
     for step in 0..workload.steps() {
         workload.run(&mut runner, step).map_err(|error| error.to_string())?;
     }
     drop(runner);
-    let operations = interposer::stop();
-    let numbered = (0..).zip(operations);
+    let watch = interposer::stop();
+    let numbered = (0..).zip(watch.iter().flat_map(Watch::operations));
     Ok(numbered.filter(|(_, sort)| sort.is_affected_by(kind)).map(|(number, _)| number).collect())
 }
 
 impl<'a> FaultRun<'a> {
-    fn new(workload: &'a dyn Workload, fault: DiskFault, place: &Path) -> Result<Self, String> {
-        let (files, trace) = (place.join("files"), place.join("trace"));
-        std::fs::create_dir(&files).map_err(|error| error.to_string())?;
-        interposer::start(&files, Some(&trace), Some(fault));
-        Ok(FaultRun { workload, fault, files, trace, acknowledged: Acknowledged::default() })
+    fn new(workload: &'a dyn Workload, fault: DiskFault, files: &'a Path) -> Self {
+        interposer::start(files, OperationRecord::Disk(Ok(CrashDisk::default())), Some(fault));
+        FaultRun { workload, fault, files, acknowledged: Acknowledged::default() }
     }
 
     fn acknowledge(&mut self, text: &str) {
@@ -122,9 +118,9 @@ impl<'a> FaultRun<'a> {
                 error = Some(failed);
             }
         }
-        interposer::stop();
+        let disk = interposer::stop().ok_or("nothing was watched")?.into_disk()?;
         self.workload.verify(&folder, &self.acknowledged, false)?;
-        self.lose_power()?;
+        self.lose_power(&disk)?;
         Ok(error.is_some())
     }
 
@@ -205,15 +201,10 @@ impl<'a> FaultRun<'a> {
     }
 
     /// Verifies the federation after a loss of power at the end, which loses all pending changes.
-    fn lose_power(&self) -> Result<(), String> {
-        let trace = std::fs::read(&self.trace).map_err(|error| error.to_string())?;
-        let mut disk = CrashDisk::default();
-        for operation in FileOperation::decode_all(&trace)? {
-            disk.apply(&operation)?;
-        }
+    fn lose_power(&self, disk: &CrashDisk) -> Result<(), String> {
         let outcomes = vec![ChangeOutcome::Lost; disk.pending().len()];
         let found = disk.after(&Crash { outcomes, names: Some(0) });
-        let place = tempfile::tempdir_in(&self.files).map_err(|error| error.to_string())?;
+        let place = tempfile::tempdir_in(self.files).map_err(|error| error.to_string())?;
         write(&found, place.path()).map_err(|error| error.to_string())?;
         let federation = place.path().join("fed");
         self.workload

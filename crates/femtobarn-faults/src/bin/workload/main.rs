@@ -26,6 +26,8 @@ use femtobarn_faults::soak;
 use femtobarn_faults::verify::acknowledgement;
 use femtobarn_faults::workloads::named;
 
+use crate::interposer::OperationRecord;
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -54,7 +56,7 @@ fn main() -> ExitCode {
 
 fn record(name: &str, folder: &Path, trace: &Path) -> Result<(), String> {
     let workload = named(name)?;
-    interposer::start(folder, Some(trace), None);
+    interposer::start(folder, OperationRecord::trace(trace), None);
     let federation = folder.join("fed");
     let mut runner = Runner::create(&federation).map_err(|error| error.to_string())?;
     interposer::acknowledge("created");
@@ -70,7 +72,7 @@ fn record(name: &str, folder: &Path, trace: &Path) -> Result<(), String> {
 fn copy(name: &str, folder: &Path, trace: &Path) -> Result<(), String> {
     let script = Script::named(name).ok_or_else(|| format!("unknown script {name:?}"))?;
     let leader = tempfile::tempdir().map_err(|error| error.to_string())?;
-    interposer::start(folder, Some(trace), None);
+    interposer::start(folder, OperationRecord::trace(trace), None);
     let leader = leader.path().join("leader");
     copies::run(&script, &leader, &folder.join("fed"), &mut interposer::acknowledge)?;
     interposer::stop();

@@ -16,16 +16,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use femtobarn_faults::disk::CrashDisk;
 use femtobarn_faults::fault::{DiskFault, FaultKind};
 use femtobarn_faults::trace::FileOperation;
 use nix::libc::{self, c_char, c_int, c_long, off_t, ssize_t};
 use parking_lot::{Mutex, MutexGuard};
 
 /// The folder that is watched, and the fault that strikes it.
-struct Watch {
+pub(crate) struct Watch {
     folder: PathBuf,
-    /// The file that operations are recorded in.
-    trace: Option<c_int>,
+    record: OperationRecord,
     fault: Option<DiskFault>,
     /// The operations so far, each of which a fault could strike.
     operations: Vec<OperationKind>,
@@ -33,30 +33,43 @@ struct Watch {
     struck: Vec<PathBuf>,
 }
 
+/// What is made of the operations that the kernel executed.
+pub(crate) enum OperationRecord {
+    Nothing,
+    /// A trace in a file.
+    Trace(c_int),
+    /// A disk on which they were made, or the first of them that is impossible there.
+    Disk(Result<CrashDisk, String>),
+}
+
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static WATCH: Mutex<Option<Watch>> = Mutex::new(None);
 
-/// Starts watching a folder. Appends to the trace.
-pub(crate) fn start(folder: &Path, trace: Option<&Path>, fault: Option<DiskFault>) {
-    let trace = trace.map(|path| {
+impl OperationRecord {
+    /// A trace that is appended to a file.
+    pub(crate) fn trace(path: &Path) -> Self {
         let path = std::ffi::CString::new(path.as_os_str().as_bytes()).expect("paths have no NUL");
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
         // SAFETY: the path is a NUL-terminated string that outlives the call.
         let file =
             unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o644) };
         assert!(file >= 0, "cannot open the trace {path:?}");
-        file as c_int
-    });
+        OperationRecord::Trace(file as c_int)
+    }
+}
+
+/// Starts watching a folder.
+pub(crate) fn start(folder: &Path, record: OperationRecord, fault: Option<DiskFault>) {
     let watch =
-        Watch { folder: folder.to_owned(), trace, fault, operations: vec![], struck: vec![] };
+        Watch { folder: folder.to_owned(), record, fault, operations: vec![], struck: vec![] };
     *lock() = Some(watch);
     ACTIVE.store(true, Ordering::SeqCst);
 }
 
-/// Stops watching. Returns all operations, each of which a fault could have struck.
-pub(crate) fn stop() -> Vec<OperationKind> {
+/// Stops watching. Returns what was watched, if anything was.
+pub(crate) fn stop() -> Option<Watch> {
     ACTIVE.store(false, Ordering::SeqCst);
-    lock().take().map_or(vec![], |watch| watch.operations)
+    lock().take()
 }
 
 /// Lifts the fault. Returns the files of operations that it struck.
@@ -69,8 +82,8 @@ pub(crate) fn lift() -> Vec<PathBuf> {
 
 /// Records that the engine acknowledged an operation to this program.
 pub(crate) fn acknowledge(text: &str) {
-    if let Some(watch) = lock().as_ref() {
-        watch.record(&FileOperation::Acknowledge { text: text.to_owned() });
+    if let Some(watch) = lock().as_mut() {
+        watch.record(FileOperation::Acknowledge { text: text.to_owned() });
     }
 }
 
@@ -110,6 +123,22 @@ enum Strike {
 }
 
 impl Watch {
+    /// All operations, each of which a fault could have struck.
+    pub(crate) fn operations(&self) -> &[OperationKind] {
+        &self.operations
+    }
+
+    /// The disk on which the operations were made.
+    ///
+    /// # Errors
+    /// Names the first operation that is impossible there.
+    pub(crate) fn into_disk(self) -> Result<CrashDisk, String> {
+        match self.record {
+            OperationRecord::Disk(disk) => disk,
+            _ => Err("the operations were not recorded on a disk".to_owned()),
+        }
+    }
+
     /// The path of an open file, within the folder.
     fn path_of(&self, file: c_int) -> Option<PathBuf> {
         let link = format!("/proc/self/fd/{file}\0");
@@ -127,13 +156,23 @@ impl Watch {
         path.strip_prefix(&self.folder).ok().map(Path::to_owned)
     }
 
-    fn record(&self, operation: &FileOperation) {
-        let Some(trace) = self.trace else { return };
-        let mut bytes = vec![];
-        operation.encode(&mut bytes);
-        // SAFETY: pointer and length are those of one vector.
-        let written = unsafe { libc::syscall(libc::SYS_write, trace, bytes.as_ptr(), bytes.len()) };
-        assert!(written == bytes.len() as c_long, "the trace cannot be written");
+    fn record(&mut self, operation: FileOperation) {
+        match &mut self.record {
+            OperationRecord::Nothing | OperationRecord::Disk(Err(_)) => {}
+            OperationRecord::Trace(file) => {
+                let mut bytes = vec![];
+                operation.encode(&mut bytes);
+                // SAFETY: pointer and length are those of one vector.
+                let written =
+                    unsafe { libc::syscall(libc::SYS_write, *file, bytes.as_ptr(), bytes.len()) };
+                assert!(written == bytes.len() as c_long, "the trace cannot be written");
+            }
+            OperationRecord::Disk(Ok(disk)) => {
+                if let Err(error) = disk.apply(operation) {
+                    self.record = OperationRecord::Disk(Err(error));
+                }
+            }
+        }
     }
 
     /// Counts an operation. Returns the fault's effect on it.
@@ -219,13 +258,13 @@ fn on_file(
     };
     if let Some(Strike::Fail(code)) = watch.strike(kind, &path) {
         if kind == OperationKind::Syncing && is_recorded(&path) && !is_folder(file) {
-            watch.record(&FileOperation::FailedSync { file: inode(file).0 });
+            watch.record(FileOperation::FailedSync { file: inode(file).0 });
         }
         return fail(code);
     }
     let done = forward() as c_int;
     if done == 0 && is_recorded(&path) {
-        watch.record(&describe(inode(file).0, &path));
+        watch.record(describe(inode(file).0, &path));
     }
     done
 }
@@ -252,7 +291,7 @@ fn on_write(
     let done = forward(bytes) as ssize_t;
     if done > 0 && is_recorded(&path) {
         let bytes = bytes[..done as usize].to_vec();
-        watch.record(&FileOperation::Write { file: inode(file).0, path, offset, bytes });
+        watch.record(FileOperation::Write { file: inode(file).0, path, offset, bytes });
     }
     done
 }
@@ -279,7 +318,7 @@ fn on_name(
         && is_recorded(&path)
         && let Some(operation) = describe(watch, path, done)
     {
-        watch.record(&operation);
+        watch.record(operation);
     }
     done
 }
