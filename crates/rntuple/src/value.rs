@@ -231,7 +231,7 @@ impl Array {
             Array::String { offsets, bytes } => {
                 let range = range_of(offsets, position)?;
                 let text = bytes.get(range).ok_or_else(short)?;
-                Ok(Value::String(String::from_utf8_lossy(text).into_owned()))
+                Ok(Value::String(text_of(text)))
             }
             Array::List { offsets, content, optional } => {
                 let range = range_of(offsets, position)?;
@@ -305,6 +305,15 @@ impl Array {
     }
 }
 
+/// Text of a file; bytes that are not UTF-8 become replacement characters. Valid text is looked at in words, which
+/// [`String::from_utf8_lossy`] does byte by byte.
+pub(crate) fn text_of(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
 fn range_of(offsets: &[u8], position: usize) -> Result<std::ops::Range<usize>> {
     let offsets = values_of::<i64>(offsets)?;
     let (start, end) = (offsets[position], offsets[position + 1]);
@@ -332,4 +341,15 @@ fn number(of: Primitive, values: &[u8], at: usize) -> Result<Value> {
 
 fn short() -> Error {
     Error::invalid("the offsets of an array exceed its content")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text_of;
+
+    #[test]
+    fn bytes_that_are_not_text_are_replaced() {
+        assert_eq!(text_of("η = 2.5".as_bytes()), "η = 2.5");
+        assert_eq!(text_of(b"a \xff b \xce"), "a \u{fffd} b \u{fffd}");
+    }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::row_reader::RowReader;
 use crate::cell_type::CellType;
 use crate::error::{Error, Result};
+use crate::value::text_of;
 
 /// A Rust type that can be read from the field of its [`CellType`].
 ///
@@ -89,8 +90,7 @@ impl FromCell for Bytes {
 /// Bytes that are not UTF-8 become replacement characters, as in [`Value`](crate::Value).
 impl FromCell for String {
     fn get(row: &mut RowReader<'_>, index: u64) -> Result<Self> {
-        let text = Bytes::get(row, index)?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        Bytes::get(row, index).map(|text| text_of(&text))
     }
 }
 
