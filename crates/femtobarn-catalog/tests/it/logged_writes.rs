@@ -1,6 +1,7 @@
 //! Bytes of files that a commit makes durable in the catalogue, and that are written to the files later.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use femtobarn_catalog::{
@@ -23,11 +24,8 @@ fn with_file() -> (Federation, PathBuf) {
 
 /// Commits these bytes, after they were written to the file, as the engine does.
 fn commit(fed: &Federation, base: Option<Csn>, offset: u64, bytes: &[u8]) -> Csn {
-    let file = fed.folder.join(FILE);
-    let mut all = fs::read(&file).unwrap();
-    all.resize(all.len().max(offset as usize + bytes.len()), 0);
-    all[offset as usize..][..bytes.len()].copy_from_slice(bytes);
-    fs::write(&file, all).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(fed.folder.join(FILE)).unwrap();
+    file.write_all_at(bytes, offset).unwrap();
     let container = fed.catalog.find_container(fed.database, "events", Csn::MAX).unwrap();
     let id = container.map_or_else(|| fed.container("events"), |row| row.id);
     let versions = vec![version(fed.database, id, base, 1)];
