@@ -60,6 +60,7 @@ FLOORS: dict[str, set[str]] = {
     },
     "femtobarn-web": {"rntuple"},
     "femtobarn-models": set(),
+    "femtobarn-schedules": {"rntuple", "femtobarn-catalog"},
     "femtobarn-fuzz": {"rntuple", "xrd", "femtobarn-rpc", "femtobarn-server"},
     "femtobarn-python": {
         "rntuple",

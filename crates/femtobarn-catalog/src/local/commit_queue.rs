@@ -85,8 +85,9 @@ impl Drop for Leadership<'_> {
         let mut state = self.queue.state.lock();
         for ticket in &self.tickets {
             // The leader panicked in `publish`.
-            let unanswered = || Err(Error::internal("the thread that led this commit stopped"));
-            state.results.insert(*ticket, results.next().unwrap_or_else(unanswered));
+            let what = || "the thread that led this commit stopped".to_owned();
+            let result = results.next().unwrap_or_else(|| Err(Error::Internal { what: what() }));
+            state.results.insert(*ticket, result);
         }
         state.has_leader = false;
         if self.tickets.len() > 1 || !state.waiting.is_empty() {

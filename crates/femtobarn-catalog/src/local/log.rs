@@ -102,13 +102,11 @@ impl SharedLog {
 
     /// Makes a change durable.
     pub(super) fn make_durable(&self, change: u64) -> Result<()> {
-        if !self.progress.begin_sync_of(change)? {
-            return Ok(());
-        }
-        let before = self.progress.numbers().durable;
-        let synced = self.sync(change);
-        self.progress.end_sync(before);
-        synced
+        self.progress.make_durable(change, |is_torn| {
+            let earlier = || std::io::Error::other("an earlier sync of it failed");
+            let synced = if is_torn { Err(earlier()) } else { self.file.sync_data() };
+            synced.map_err(|error| self.failed(error))
+        })
     }
 
     /// Waits until everything that can be read is durable. A failure is reported to the committers, not here.
@@ -117,23 +115,6 @@ impl SharedLog {
         if numbers.durable < numbers.written {
             drop(self.make_durable(numbers.written));
         }
-    }
-
-    /// The caller holds the sync lock.
-    fn sync(&self, change: u64) -> Result<()> {
-        let numbers = self.progress.numbers();
-        if numbers.durable >= change {
-            return Ok(());
-        }
-        if numbers.is_torn {
-            return Err(self.failed(std::io::Error::other("an earlier sync of it failed")));
-        }
-        self.file.sync_data().map_err(|error| {
-            self.progress.set_torn(true);
-            self.failed(error)
-        })?;
-        self.progress.set_durable(numbers.written.max(change));
-        Ok(())
     }
 
     /// Rewrites the log from its readable part. The caller has the turn to commit; `sql` locks out programs that do not

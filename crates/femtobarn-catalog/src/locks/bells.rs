@@ -13,12 +13,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use nix::libc::{self, c_int, c_long};
-
-use super::shared_numbers::SharedNumbers;
+use super::shared_numbers::{AtomicU32, SharedNumbers, sleep_while, wake_all};
 use super::target::LockTarget;
 use crate::ids::DatabaseId;
 
@@ -73,7 +71,7 @@ impl Bells {
         if bell.waiters.load(Ordering::SeqCst) > 0 {
             bell.rings.fetch_add(1, Ordering::SeqCst);
             // A waiter that is not woken asks again on its own.
-            futex(bell.rings, libc::FUTEX_WAKE, c_int::MAX as u32, None);
+            wake_all(bell.rings);
         }
     }
 
@@ -99,20 +97,6 @@ impl Bells {
     }
 }
 
-/// Makes the system call through the C library, so that a simulation can intercept it.
-fn futex(number: &AtomicU32, operation: c_int, value: u32, wait: Option<Duration>) {
-    let wait = wait.map(|wait| libc::timespec {
-        tv_sec: wait.as_secs() as libc::time_t,
-        tv_nsec: c_long::from(wait.subsec_nanos() as i32),
-    });
-    let wait = wait.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    let (first, second) = (c_long::from(operation), c_long::from(value));
-    // SAFETY: the number and the time outlive the call, which changes neither.
-    let ended = unsafe { libc::syscall(libc::SYS_futex, number.as_ptr(), first, second, wait) };
-    // The result of the call is a hint, as a ring is.
-    let _ = ended;
-}
-
 /// The number of the bell of a byte of the slot of `target`; below [`BELLS`].
 fn number_of(target: &LockTarget, byte: u64) -> usize {
     let database = target.database().unwrap_or(DatabaseId(0));
@@ -134,7 +118,7 @@ impl Listener {
     /// Pauses until the bell has been rung more than `rings` times, for at most `pause`.
     pub(super) fn pause(&self, rings: u32, pause: Duration) {
         // The caller asks for the lock again, whatever ended the pause.
-        futex(self.bell().rings, libc::FUTEX_WAIT, rings, Some(pause));
+        sleep_while(self.bell().rings, rings, pause);
     }
 
     fn bell(&self) -> Bell<'_> {

@@ -7,11 +7,11 @@
 //! committer waits for the turn, which a number in shared memory shows, a committer asks for the turn alone.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::file::{LockFile, LockKind, Span};
-use super::shared_numbers::SharedNumbers;
-use crate::error::{Error, Result};
+use super::shared_numbers::{AtomicU32, SharedNumbers};
+use crate::error::Result;
 
 pub(super) const COMMIT_FILE: &str = "commit";
 const QUEUE: u64 = 0;
@@ -77,9 +77,7 @@ impl CommitTurns {
 }
 
 pub(super) fn open_commit_file(locks: &Path) -> Result<LockFile> {
-    std::fs::create_dir_all(locks)
-        .map_err(|error| Error::io("cannot create the folder", locks, error))?;
-    LockFile::open(&locks.join(COMMIT_FILE))
+    LockFile::open_with_folder(&locks.join(COMMIT_FILE))
 }
 
 impl Drop for CommitTurn<'_> {

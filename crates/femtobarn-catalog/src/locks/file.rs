@@ -133,6 +133,15 @@ impl LockFile {
         Ok(LockFile { file, path: path.to_owned() })
     }
 
+    /// Opens the file, and makes its folder if it is missing.
+    pub(super) fn open_with_folder(path: &Path) -> Result<Self> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)
+                .map_err(|error| Error::io("cannot create the folder", folder, error))?;
+        }
+        Self::open(path)
+    }
+
     /// Opens the file read-only, which is enough to inspect locks and to take shared locks.
     pub(super) fn open_read_only(path: &Path) -> Result<Self> {
         let file = File::open(path)

@@ -26,13 +26,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::bells::{Bells, Listener};
 use super::commit_turn::COMMIT_FILE;
 use super::file::{LockFile, LockKind, SLOT_BYTES, Span};
-use super::shared_numbers::SharedNumbers;
+use super::shared_numbers::{AtomicU64, SharedNumbers, spin_loop};
 use crate::error::Result;
 
 const SYNC: u64 = 2;
@@ -105,7 +105,7 @@ impl LogProgress {
             if number == !complement || number == 0 {
                 return number;
             }
-            std::hint::spin_loop();
+            spin_loop();
         }
         0
     }
@@ -126,8 +126,34 @@ impl LogProgress {
         self.file.lock(LockKind::Exclusive, Span::hold(SYNC))
     }
 
+    /// Makes a change durable: by `sync`, which makes all durable that is in the log when it begins, or by the sync of another
+    /// committer. `sync` is told whether an earlier one has failed since the log was last known to be good.
+    ///
+    /// # Errors
+    /// Those of `sync`; [`Error::Io`](crate::Error::Io) if the lock file cannot be used.
+    pub(crate) fn make_durable(
+        &self,
+        change: u64,
+        sync: impl FnOnce(bool) -> Result<()>,
+    ) -> Result<()> {
+        if !self.begin_sync_of(change)? {
+            return Ok(());
+        }
+        let numbers = self.numbers();
+        let mut synced = Ok(());
+        if numbers.durable < change {
+            synced = sync(numbers.is_torn);
+            match synced {
+                Ok(()) => self.set_durable(numbers.written.max(change)),
+                Err(_) => self.set_torn(true),
+            }
+        }
+        self.end_sync(numbers.durable);
+        synced
+    }
+
     /// Takes the sync lock, unless a change is durable before that.
-    pub(crate) fn begin_sync_of(&self, change: u64) -> Result<bool> {
+    fn begin_sync_of(&self, change: u64) -> Result<bool> {
         let Some(bells) = &self.bells else { return self.begin_sync().map(|()| true) };
         let mut listener: Option<(Listener, u32)> = None;
         while self.numbers().durable < change {

@@ -7,11 +7,15 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
 
 use memmap2::{MmapOptions, MmapRaw};
+use nix::libc::{self, c_int, c_long};
 
 use crate::error::{Error, Result};
+
+pub(super) use std::hint::spin_loop;
+pub(super) use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The numbers in the first bytes of a file.
 #[derive(Debug)]
@@ -58,4 +62,28 @@ impl SharedNumbers {
         // SAFETY: as above; all bytes of the numbers are within the mapping.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), count) }
     }
+}
+
+/// Sleeps while the number is `value`, until another process wakes it, for at most `wait`. It may wake early.
+pub(super) fn sleep_while(number: &AtomicU32, value: u32, wait: Duration) {
+    futex(number, libc::FUTEX_WAIT, value, Some(wait));
+}
+
+/// Wakes all that sleep on the number.
+pub(super) fn wake_all(number: &AtomicU32) {
+    futex(number, libc::FUTEX_WAKE, c_int::MAX as u32, None);
+}
+
+/// Calls the kernel through the C library, so that a simulation can stand between the two.
+fn futex(number: &AtomicU32, operation: c_int, value: u32, wait: Option<Duration>) {
+    let wait = wait.map(|wait| libc::timespec {
+        tv_sec: wait.as_secs() as libc::time_t,
+        tv_nsec: c_long::from(wait.subsec_nanos() as i32),
+    });
+    let wait = wait.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let (first, second) = (c_long::from(operation), c_long::from(value));
+    // SAFETY: the number and the time outlive the call, which changes neither.
+    let ended = unsafe { libc::syscall(libc::SYS_futex, number.as_ptr(), first, second, wait) };
+    // Its outcome is a hint, as is a ring.
+    let _ = ended;
 }

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `deadlock` | owners, and cycles in the graph of their waits |
+//! | `shards` | a map that threads share with little contention |
 //! | `table` | holders and queues of all locks, in shards |
 //! | `kernel` | the kernel's locks that the server holds for all its sessions |
 //!
@@ -15,6 +16,7 @@
 
 mod deadlock;
 mod kernel;
+mod shards;
 mod table;
 #[cfg(test)]
 mod tests;

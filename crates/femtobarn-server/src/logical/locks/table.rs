@@ -8,15 +8,12 @@
 //!    finds it.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
 
 use femtobarn_catalog::{LockKind, LockTarget};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::deadlock::{self, OwnerId, WaitEdge};
-
-/// Many more than cores, so that two threads seldom need the same shard.
-const SHARDS: usize = 256;
+use super::shards::Shards;
 
 /// The answer to a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,8 +55,7 @@ pub struct QueuedRequest<T> {
 /// The locks of one federation. `T` is a caller's ticket, which is returned when the wait is over.
 #[derive(Debug)]
 pub struct SessionLockTable<T> {
-    hasher: RandomState,
-    shards: Vec<Mutex<HashMap<LockTarget, Entry<T>>>>,
+    shards: Shards<LockTarget, Entry<T>>,
     /// The targets that each waiting owner waits for.
     waits: Mutex<HashMap<OwnerId, Vec<LockTarget>>>,
 }
@@ -72,8 +68,7 @@ struct Entry<T> {
 
 impl<T> Default for SessionLockTable<T> {
     fn default() -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        SessionLockTable { hasher: RandomState::new(), shards, waits: Mutex::default() }
+        SessionLockTable { shards: Shards::default(), waits: Mutex::default() }
     }
 }
 
@@ -94,7 +89,7 @@ impl<T> SessionLockTable<T> {
 
     /// Locks a target for an owner, if it is free now.
     pub fn try_lock(&self, owner: OwnerId, target: LockTarget, kind: LockKind) -> LockAnswer {
-        let mut shard = self.shard(&target);
+        let mut shard = self.shards.of(&target);
         let entry = shard.entry(target).or_insert_with(Entry::new);
         if entry.has(owner) {
             return LockAnswer::Duplicate;
@@ -109,7 +104,7 @@ impl<T> SessionLockTable<T> {
     fn enqueue(&self, owner: OwnerId, target: LockTarget, waiting: QueuedRequest<T>) -> LockAnswer {
         let mut waits = self.waits.lock();
         {
-            let mut shard = self.shard(&target);
+            let mut shard = self.shards.of(&target);
             let entry = shard.entry(target).or_insert_with(Entry::new);
             if entry.queue.is_empty() && entry.is_free_for(waiting.kind) {
                 entry.holders.push((owner, waiting.kind));
@@ -123,7 +118,7 @@ impl<T> SessionLockTable<T> {
             return LockAnswer::Waits;
         };
         // The request is the last of the queue, so removing it grants no other.
-        let mut shard = self.shard(&target);
+        let mut shard = self.shards.of(&target);
         if let Some(entry) = shard.get_mut(&target) {
             entry.queue.retain(|waiting| waiting.owner != owner);
         }
@@ -133,7 +128,22 @@ impl<T> SessionLockTable<T> {
 
     /// Frees a lock, and returns the requests that this grants.
     pub fn unlock(&self, owner: OwnerId, target: LockTarget) -> Vec<QueuedRequest<T>> {
-        self.change(target, |entry| entry.holders.retain(|(holder, _)| *holder != owner))
+        {
+            let mut shard = self.shards.of(&target);
+            let Some(entry) = shard.get_mut(&target) else { return Vec::new() };
+            if entry.queue.is_empty() {
+                entry.free(owner);
+                if entry.holders.is_empty() {
+                    shard.remove(&target);
+                }
+                return Vec::new();
+            }
+        }
+        let free = |entry: &mut Entry<T>| {
+            entry.free(owner);
+            None
+        };
+        self.change_queue(target, free).1
     }
 
     /// Removes a request from its queue. Returns it, unless the wait was over already, and the requests that are
@@ -143,50 +153,44 @@ impl<T> SessionLockTable<T> {
         owner: OwnerId,
         target: LockTarget,
     ) -> (Option<QueuedRequest<T>>, Vec<QueuedRequest<T>>) {
-        let mut gone = None;
-        let granted = self.change(target, |entry| {
-            let position = entry.queue.iter().position(|waiting| waiting.owner == owner);
-            gone = position.and_then(|position| entry.queue.remove(position));
-        });
-        if gone.is_some() {
-            forget(&mut self.waits.lock(), owner, &target);
+        self.change_queue(target, |entry| {
+            let position = entry.queue.iter().position(|waiting| waiting.owner == owner)?;
+            entry.queue.remove(position)
+        })
+    }
+
+    /// Changes the entry of a target, and returns the request that `change` has removed, and those that are granted by it.
+    /// They are forgotten as waits in the same step: a later one would forget a new wait of the same owner for the target.
+    fn change_queue(
+        &self,
+        target: LockTarget,
+        change: impl FnOnce(&mut Entry<T>) -> Option<QueuedRequest<T>>,
+    ) -> (Option<QueuedRequest<T>>, Vec<QueuedRequest<T>>) {
+        let mut waits = self.waits.lock();
+        let mut shard = self.shards.of(&target);
+        let Some(entry) = shard.get_mut(&target) else { return (None, Vec::new()) };
+        let gone = change(entry);
+        let granted = entry.grant();
+        if entry.holders.is_empty() && entry.queue.is_empty() {
+            shard.remove(&target);
+        }
+        for over in gone.iter().chain(&granted) {
+            forget(&mut waits, over.owner, &target);
         }
         (gone, granted)
     }
 
-    fn change(
-        &self,
-        target: LockTarget,
-        change: impl FnOnce(&mut Entry<T>),
-    ) -> Vec<QueuedRequest<T>> {
-        let granted = {
-            let mut shard = self.shard(&target);
-            let Some(entry) = shard.get_mut(&target) else { return Vec::new() };
-            change(entry);
-            let granted = entry.grant();
-            if entry.holders.is_empty() && entry.queue.is_empty() {
-                shard.remove(&target);
-            }
-            granted
-        };
-        if !granted.is_empty() {
-            let mut waits = self.waits.lock();
-            granted.iter().for_each(|waiting| forget(&mut waits, waiting.owner, &target));
-        }
-        granted
-    }
-
     /// One holder of a lock; `None` if it is free.
     pub fn holder(&self, target: &LockTarget) -> Option<OwnerId> {
-        let shard = self.shard(target);
+        let shard = self.shards.of(target);
         shard.get(target)?.holders.first().map(|(owner, _)| *owner)
     }
 
     /// All held locks, ordered by target.
     pub fn held(&self) -> Vec<TableEntry> {
         let mut held = Vec::new();
-        for shard in &self.shards {
-            for (target, entry) in shard.lock().iter() {
+        for shard in self.shards.each() {
+            for (target, entry) in shard.iter() {
                 let holders = entry.holders.iter();
                 held.extend(holders.map(|(owner, kind)| TableEntry {
                     target: *target,
@@ -205,8 +209,8 @@ impl<T> SessionLockTable<T> {
         T: Clone,
     {
         let mut waiting = Vec::new();
-        for shard in &self.shards {
-            for (target, entry) in shard.lock().iter() {
+        for shard in self.shards.each() {
+            for (target, entry) in shard.iter() {
                 waiting.extend(entry.queue.iter().map(|one| (*target, one.clone())));
             }
         }
@@ -216,7 +220,7 @@ impl<T> SessionLockTable<T> {
     /// The owners that a queued request waits for: the holders of the target that it cannot share with, and the owner
     /// of the request in front of it, which is granted first.
     pub fn blockers(&self, owner: OwnerId, target: &LockTarget) -> Vec<OwnerId> {
-        let shard = self.shard(target);
+        let shard = self.shards.of(target);
         let Some(entry) = shard.get(target) else { return Vec::new() };
         let Some(position) = entry.queue.iter().position(|waiting| waiting.owner == owner) else {
             return Vec::new();
@@ -225,10 +229,6 @@ impl<T> SessionLockTable<T> {
         let holders = entry.holders.iter().filter(|(_, held)| !can_share(*held, kind));
         let in_front = position.checked_sub(1).map(|before| entry.queue[before].owner);
         holders.map(|(holder, _)| *holder).chain(in_front).collect()
-    }
-
-    fn shard(&self, target: &LockTarget) -> MutexGuard<'_, HashMap<LockTarget, Entry<T>>> {
-        self.shards[self.hasher.hash_one(target) as usize % SHARDS].lock()
     }
 }
 
@@ -240,6 +240,10 @@ impl<T> Entry<T> {
     fn has(&self, owner: OwnerId) -> bool {
         self.holders.iter().any(|(holder, _)| *holder == owner)
             || self.queue.iter().any(|waiting| waiting.owner == owner)
+    }
+
+    fn free(&mut self, owner: OwnerId) {
+        self.holders.retain(|(holder, _)| *holder != owner);
     }
 
     fn is_free_for(&self, kind: LockKind) -> bool {
