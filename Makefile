@@ -25,11 +25,13 @@ MODULE_BY := $(if $(wildcard python/femtobarn/_femtobarn.abi3.so),,extension)
 FUZZERS := anchors envelopes messages read_file
 # Those that take minutes to build.
 SERVER_FUZZERS := sessions turns
+# What `make sanitize` tests: those with unsafe code, and the server and the engine above them.
+SANITIZED := rntuple xrd femtobarn-catalog femtobarn-archive femtobarn femtobarn-c femtobarn-server
 # Fuzzers are compiled by themselves, with tools/rustc-for-fuzzing.
 WORKSPACE := --workspace --exclude femtobarn-fuzz --locked --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench testbed soak docs fmt lint fuzz test-long release pin clean
+.PHONY: help setup demo test check bench testbed soak docs fmt lint fuzz sanitize test-long release pin clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +83,10 @@ lint: ## formatting and static checks alone
 fuzz: ## every fuzzer for FUZZ_SECONDS (20) each, those of the server too, which take minutes to build
 	@$(MAKE) --no-print-directory $(FUZZERS:%=fuzz-%) $(SERVER_FUZZERS:%=fuzz-%)
 
+sanitize: .venv/test.stamp programs ## tests of the crates with unsafe code, under the address sanitizer: minutes to build
+	$(STEP) 'sanitize' env RUSTC_WORKSPACE_WRAPPER='$(CURDIR)/tools/rustc-for-sanitizing' CARGO_INCREMENTAL=0 \
+	    ASAN_OPTIONS=detect_odr_violation=0:detect_leaks=0 cargo test --locked --quiet $(SANITIZED:%=--package %) --lib --tests --no-fail-fast
+
 pin: .venv/test.stamp ## resolve the Python packages anew and write requirements/constraints.txt
 	uv pip compile --quiet --upgrade --all-extras --generate-hashes --no-annotate --no-header --no-emit-index-url \
 	    pyproject.toml --output-file requirements/constraints.txt
@@ -94,7 +100,7 @@ clean: ## remove everything that was built or installed
 steps-of-test: .venv/test.stamp build programs format-rust format-python lint-python types lint-rust \
     build-fuzzers test-python test-rust test-docs-of-crates stubs site $(FUZZERS:%=fuzz-%)
 steps-of-lint: format-rust lint-rust format-python lint-python types stubs
-steps-of-test-long: test-rust-long test-python-long $(FUZZERS:%=fuzz-%) $(SERVER_FUZZERS:%=fuzz-%)
+steps-of-test-long: test-rust-long test-python-long sanitize $(FUZZERS:%=fuzz-%) $(SERVER_FUZZERS:%=fuzz-%)
 
 # ---- what is installed
 
