@@ -61,7 +61,16 @@ FLOORS: dict[str, set[str]] = {
     "femtobarn-web": {"rntuple"},
     "femtobarn-models": set(),
     "femtobarn-schedules": {"rntuple", "femtobarn-catalog"},
-    "femtobarn-fuzz": {"rntuple", "xrd", "femtobarn-rpc", "femtobarn-server"},
+    "femtobarn-fuzz": {
+        "rntuple",
+        "xrd",
+        "femtobarn-archive",
+        "femtobarn-catalog",
+        "femtobarn-format",
+        "femtobarn-rpc",
+        "femtobarn",
+        "femtobarn-server",
+    },
     "femtobarn-python": {
         "rntuple",
         "xrd",

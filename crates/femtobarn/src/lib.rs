@@ -24,6 +24,8 @@ mod error;
 mod evolve;
 mod exchange;
 mod federation;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod links;
 mod maintenance;
 mod options;

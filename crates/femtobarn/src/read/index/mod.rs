@@ -45,3 +45,16 @@ const ENTRIES_AT_ONCE: u64 = 16 << 10;
 pub(crate) fn size(indexes: &[IndexState]) -> u64 {
     indexes.iter().flat_map(|index| &index.runs).map(|run| run.blob.size).sum()
 }
+
+/// Decodes a block, and looks at all its pairs.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz_block(bytes: Vec<u8>) {
+    let Some(block) = block::IndexBlock::decode(bytes) else { return };
+    let mut key = vec![];
+    for at in 0..block.count() {
+        block.key(at, &mut key);
+        assert!(block.starts_with(at, &key) && block.starts_with(at, &key[..key.len() / 2]));
+        assert!(block.lower_bound(&key) <= block.count());
+        std::hint::black_box((block.level(), block.number(at)));
+    }
+}

@@ -275,3 +275,20 @@ impl View {
         }
     }
 }
+
+/// Decodes the statistics of clusters, which have to be decoded to the same once more when they are encoded.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz_statistics(bytes: &Vec<u8>, blob: &Blob) {
+    if let Ok(directory) = Directory::read(bytes, blob) {
+        std::hint::black_box(directory.column(bytes, "x").ok());
+    }
+    if let Ok(statistics) = ClusterStatistics::read(bytes, blob) {
+        let again = statistics.encode();
+        let checksum = twox_hash::XxHash3_64::oneshot(&again);
+        let blob = Blob { offset: 0, size: again.len() as u64, checksum };
+        let read = ClusterStatistics::read(&again, &blob).expect("our own statistics are sound");
+        // Compared as bytes, since a bound of NaN is not equal to itself.
+        assert_eq!(read.encode(), again);
+        std::hint::black_box(ClusterStatistics::join(&[statistics, read]));
+    }
+}
