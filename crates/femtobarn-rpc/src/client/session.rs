@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use femtobarn_catalog::{Csn, Error, Result, clock};
+use femtobarn_catalog::{Csn, Error, ErrorKind, Result, clock};
 use parking_lot::{Mutex, MutexGuard};
 use quick_cache::sync::Cache;
 use tokio::runtime::Handle;
@@ -66,6 +66,8 @@ pub(super) struct RemoteSession {
     pub reception: Mutex<Reception>,
     /// Whether the session is open.
     pub(super) link: watch::Sender<LinkState>,
+    /// How often the server has refused to open the session, and why it did so last.
+    refused: Mutex<(u64, Option<Error>)>,
     pub(super) token: Mutex<Option<MetadataValue<Ascii>>>,
 }
 
@@ -102,6 +104,7 @@ impl RemoteSession {
             queued: Notify::new(),
             reception: Mutex::default(),
             link: watch::Sender::new(LinkState::Broken),
+            refused: Mutex::default(),
             token: Mutex::default(),
         })
     }
@@ -215,13 +218,35 @@ impl RemoteSession {
     }
 
     /// Waits until the session is open, at most until `deadline`.
+    ///
+    /// # Errors
+    /// [`Error::Denied`] if the server refuses the client meanwhile, as one whose token has expired; [`Error::Closed`];
+    /// [`Error::Unavailable`] at the deadline.
     pub(super) async fn wait_open(&self, deadline: Instant) -> Result<()> {
         let mut link = self.link.subscribe();
-        let opened = link.wait_for(|link| *link != LinkState::Broken);
-        match tokio::time::timeout_at(deadline.into(), opened).await {
-            Ok(Ok(link)) if *link == LinkState::Open => Ok(()),
+        // With the token that is found now, it may be admitted.
+        let (before, _) = *self.refused.lock();
+        let is_refused = || self.refused.lock().0 > before;
+        let opened = link.wait_for(|link| *link != LinkState::Broken || is_refused());
+        match tokio::time::timeout_at(deadline.into(), opened).await.map(|link| link.map(|it| *it))
+        {
+            Ok(Ok(LinkState::Open)) => Ok(()),
+            Ok(Ok(LinkState::Broken)) => {
+                let refused = self.refused.lock().1.clone();
+                Err(refused.unwrap_or_else(|| self.unavailable("it does not answer")))
+            }
             Ok(_) => Err(self.closed()),
             Err(_) => Err(self.unavailable("it does not answer")),
+        }
+    }
+
+    /// Tells callers that wait for the session that the server refuses it.
+    fn note_refusal(&self, error: &Error) {
+        if error.kind() == ErrorKind::Denied {
+            let mut refused = self.refused.lock();
+            *refused = (refused.0 + 1, Some(error.clone()));
+            drop(refused);
+            self.link.send_modify(|_| {});
         }
     }
 
@@ -323,6 +348,7 @@ impl RemoteSession {
                 && let Some(error) = self.reason_to_stop(&status, is_late, opened.is_some())
             {
                 self.ledger().fail(&error);
+                self.note_refusal(&error);
                 if let Some(opened) = opened.take() {
                     drop(opened.send(Err(error)));
                     return;
