@@ -36,6 +36,8 @@ use crate::v1::{ChangeReply, Empty, ListLocksReply, Numbered};
 
 /// How long to wait for a home that does not answer before the entry is asked for the home again.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// Databases whose homes are remembered; all are forgotten when there are more.
+const HOMES_MAX: usize = 4096;
 /// The pause before a home is tried again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -85,7 +87,11 @@ impl HomeSessions {
         let home = answers.iter().find_map(|answer| answer.home.clone());
         let home = Home::from(needed(home, "home")?);
         if home.is_alive {
-            self.homes.lock().insert(database, home.clone());
+            let mut homes = self.homes.lock();
+            if homes.len() >= HOMES_MAX {
+                homes.clear();
+            }
+            homes.insert(database, home.clone());
         }
         Ok(home)
     }

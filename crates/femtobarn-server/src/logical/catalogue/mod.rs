@@ -35,6 +35,7 @@
 //! A thread that grants locks holds neither of the first two.
 
 mod arrivals;
+mod dropped_homes;
 mod file_extension;
 mod follower_probe;
 mod followers;

@@ -26,27 +26,27 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// A server's part in a federation.
 #[derive(Debug)]
 pub struct Site {
-    catalog: Arc<LocalCatalogue>,
+    pub(super) catalog: Arc<LocalCatalogue>,
     own: JoiningServer,
     lease: Duration,
-    state: Mutex<SiteState>,
+    pub(super) state: Mutex<SiteState>,
     /// The turn to fence databases off.
     fencing: Arc<tokio::sync::Mutex<()>>,
     pub(super) reached: ReachedServers,
 }
 
 #[derive(Debug)]
-struct SiteState {
+pub(super) struct SiteState {
     epoch: u64,
     /// When the lease is over by this server's clock.
     until: Instant,
     has_left: bool,
     /// The epochs of the homes that this server has, as far as known.
-    homes: HashMap<DatabaseId, u64>,
+    pub(super) homes: HashMap<DatabaseId, u64>,
     /// The number of changes of `homes`. If it changes during a look-up, the result of the look-up is not kept.
     changes: u64,
     /// The servers that got databases of this one.
-    handed_over: HashMap<DatabaseId, String>,
+    pub(super) handed_over: HashMap<DatabaseId, String>,
     /// The servers of the federation, as of the last renewal, or the last beginning of a session.
     servers: Vec<ServerRow>,
 }
@@ -280,6 +280,8 @@ impl Site {
             state.until = began + self.lease * 3 / 4;
         }
         let servers = self.catalog.servers()?;
+        let own = servers.iter().find(|row| row.name == self.own.name);
+        self.forget_dropped(own.map_or(0, |row| row.databases))?;
         let is_dead = |row: &ServerRow| {
             row.storage == self.own.storage
                 && row.name != self.own.name

@@ -5,20 +5,22 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use femtobarn::{CheckLevel, Federation};
 use femtobarn_catalog::{
-    Catalogue, Commit, ContainerId, DatabaseId, Error, ErrorKind, JoiningServer, LocalCatalogue,
-    LockKind, LockTarget, Result, ServerStanding,
+    Catalogue, Commit, ContainerId, DatabaseId, DroppedDatabase, Error, ErrorKind, JoiningServer,
+    LocalCatalogue, LockKind, LockTarget, Result, ServerStanding,
 };
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
 use femtobarn_server::logical::catalogue::{
-    FederationService, SessionOperation, Site as JoinedSite, Welcome,
+    DatabasePlace, FederationService, SessionOperation, Site as JoinedSite, Welcome,
 };
 use tokio::runtime::Runtime;
 use tokio::task::spawn_blocking;
+use uuid::Uuid;
 
 use super::postgres::Postgres;
 use super::proxy::Proxy;
-use super::sites::{Sites, claims, new_database};
+use super::sites::{Sites, claims, new_database, new_row};
 use super::{LONG, version};
 
 fn joining(name: &str, url: String) -> JoiningServer {
@@ -88,6 +90,52 @@ pub(super) fn a_server_that_has_left_does_not_join_again(postgres: &Postgres) {
     let row = &sites.catalog.servers().unwrap()[0];
     assert_eq!((row.state, row.is_alive), (ServerStanding::Left, false));
     assert!(site.epoch().is_err());
+}
+
+/// The server kept the homes of all databases that programs had made and dropped.
+pub(super) fn homes_of_dropped_databases_are_forgotten(postgres: &Postgres) {
+    let sites = Sites::new(postgres);
+    let (service, kept) = (service_at_one(&sites), new_database(&sites.catalog, "kept"));
+    let site = service.site().unwrap();
+    let new: Vec<_> =
+        (0..300).map(|number| new_row(&sites.catalog, &format!("n{number}"))).collect();
+    let dropped: Vec<_> = new.iter().map(|new| new.id).collect();
+    let commit = |commit: Commit| {
+        sites.catalog.commit(Commit { transaction: Uuid::new_v4(), ..commit }).unwrap()
+    };
+    let seen = commit(Commit { new_databases: new, ..Commit::default() });
+    for id in dropped.iter().chain([&kept]) {
+        assert_eq!(site.place_of(*id).unwrap(), DatabasePlace::Here);
+        assert!(site.has(*id));
+    }
+    let drop = |id: &DatabaseId| DroppedDatabase { id: *id, seen, keeps_file: false };
+    let dropped_databases = dropped.iter().map(drop).collect();
+    let fences = dropped.iter().map(|id| site.fence(*id)).collect();
+    commit(Commit { dropped_databases, fences, ..Commit::default() });
+    site.renew(0, 0).unwrap();
+    assert_eq!(dropped.iter().filter(|id| site.has(**id)).count(), 0);
+    assert!(site.has(kept));
+}
+
+/// The list of databases elsewhere was that of the begin, so that a file which had moved was missing, and links to its objects
+/// led nowhere.
+pub(super) fn a_database_that_moves_while_it_is_checked_is_not_damaged(postgres: &Postgres) {
+    let sites = Sites::new(postgres);
+    let one = sites.start("one");
+    let [_, second] = ["run7", "run8"].map(|name| sites.database(&one, name));
+    let file = sites.place("one").join("databases/run8.root");
+    let federation = Federation::open(&sites.place("one")).unwrap();
+    let mut is_here = true;
+    let report = federation.check(CheckLevel::Full, &mut |_| {
+        if std::mem::replace(&mut is_here, false) {
+            sites.give_away(second, "one", "root://127.0.0.1:1//lhc.fed".to_owned());
+            std::fs::remove_file(&file).unwrap();
+        }
+        true
+    });
+    let report = report.unwrap();
+    assert_eq!(report.problems, []);
+    assert_eq!((report.databases, report.elsewhere), (1, 1));
 }
 
 /// The first server may still publish the commit. The error once stated that it was refused, after which callers run

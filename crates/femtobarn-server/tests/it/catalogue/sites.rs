@@ -30,7 +30,9 @@ use xrd::response::Response;
 use super::postgres::Postgres;
 use super::site_faults::{
     a_commit_that_another_server_refuses_is_in_doubt,
-    a_database_stays_locked_while_it_is_handed_over, a_server_that_has_left_does_not_join_again,
+    a_database_stays_locked_while_it_is_handed_over,
+    a_database_that_moves_while_it_is_checked_is_not_damaged,
+    a_server_that_has_left_does_not_join_again, homes_of_dropped_databases_are_forgotten,
 };
 use super::{LONG, connect, engine, until};
 use crate::metrics::get;
@@ -64,6 +66,8 @@ fn several_servers_serve_one_federation() {
     a_database_stays_locked_while_it_is_handed_over(&postgres);
     a_server_that_has_left_does_not_join_again(&postgres);
     a_commit_that_another_server_refuses_is_in_doubt(&postgres);
+    homes_of_dropped_databases_are_forgotten(&postgres);
+    a_database_that_moves_while_it_is_checked_is_not_damaged(&postgres);
 }
 
 impl Sites {
@@ -366,17 +370,21 @@ pub(super) fn claims() -> SessionClaims {
 }
 
 pub(super) fn new_database(catalog: &LocalCatalogue, name: &str) -> DatabaseId {
-    let id = catalog.reserve_database().unwrap();
-    fs::write(catalog.folder().join("databases").join(format!("{name}.root")), b"").unwrap();
-    let new = NewDatabase {
-        id,
+    let new = new_row(catalog, name);
+    let (id, transaction) = (new.id, Uuid::new_v4());
+    catalog.commit(Commit { new_databases: vec![new], transaction, ..Commit::default() }).unwrap();
+    id
+}
+
+/// A new database with a file, which is to be committed.
+pub(super) fn new_row(catalog: &LocalCatalogue, name: &str) -> NewDatabase {
+    let path = format!("databases/{name}.root");
+    fs::write(catalog.folder().join(&path), b"").unwrap();
+    NewDatabase {
+        id: catalog.reserve_database().unwrap(),
         uuid: Uuid::new_v4(),
         name: name.to_owned(),
-        path: format!("databases/{name}.root"),
+        path,
         state: DatabaseState::Open,
-    };
-    let commit =
-        Commit { new_databases: vec![new], transaction: Uuid::new_v4(), ..Commit::default() };
-    catalog.commit(commit).unwrap();
-    id
+    }
 }

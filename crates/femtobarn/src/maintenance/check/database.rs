@@ -57,10 +57,6 @@ impl CheckedDatabase<'_> {
 impl Check<'_, '_> {
     pub(super) fn database(&mut self, record: &DatabaseRecord) -> Result<()> {
         let row = &record.row;
-        if self.elsewhere.contains(&row.id) {
-            self.report.elsewhere += 1;
-            return Ok(());
-        }
         self.report.databases += 1;
         let place = ProblemLocation {
             database: Some((row.id, row.name.clone())),

@@ -87,7 +87,7 @@ impl Federation {
         checking.orphans(&known)?;
         for record in &databases {
             if checking.report.is_complete {
-                checking.database(record)?;
+                checking.database_if_here(record)?;
             }
         }
         Ok(checking.report)
@@ -125,6 +125,35 @@ impl Check<'_, '_> {
         if !(self.progress)(&progress) {
             self.report.is_complete = false;
         }
+    }
+
+    /// Checks a database, unless its file is at another server. Before damage is told, it is looked whether the file has moved
+    /// there meanwhile, or one to which its objects link; then the database is checked again.
+    fn database_if_here(&mut self, record: &DatabaseRecord) -> Result<()> {
+        loop {
+            if self.elsewhere.contains(&record.row.id) {
+                self.report.elsewhere += 1;
+                return Ok(());
+            }
+            let before = self.report.clone();
+            let checked = self.database(record);
+            let is_suspect = checked.is_err() || self.report.has_more_than(&before);
+            if !(self.report.is_complete && is_suspect && self.has_moved_meanwhile()?) {
+                return checked;
+            }
+            self.report = CheckReport { bytes: self.report.bytes, ..before };
+        }
+    }
+
+    /// Looks again which databases are at other servers; whether these are others.
+    fn has_moved_meanwhile(&mut self) -> Result<bool> {
+        let now = self.inner.local()?.databases_elsewhere()?;
+        let has_moved = now != self.elsewhere;
+        if has_moved {
+            self.targets = LinkTargetCache::new(self.head, now.clone());
+            self.elsewhere = now;
+        }
+        Ok(has_moved)
     }
 
     /// Reports files in the folder of databases that the catalogue does not name.

@@ -134,6 +134,11 @@ impl CheckReport {
         self.problems.iter().map(|problem| problem.severity).max()
     }
 
+    /// Whether more was found since `before`.
+    pub(super) fn has_more_than(&self, before: &Self) -> bool {
+        self.problems.len() > before.problems.len() || self.more_problems > before.more_problems
+    }
+
     pub(super) fn add(&mut self, problem: Problem) {
         if self.problems.len() < PROBLEMS_MAX {
             return self.problems.push(problem);

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use femtobarn_catalog::{Catalogue, Csn, ErrorKind};
 use parking_lot::Mutex;
 
+/// Commits whose times are remembered; all are forgotten when there are more.
+const TIMES_MAX: usize = 4096;
+
 /// A commit. The time distinguishes it from a commit of the same number in another history of the federation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CommitMark {
@@ -37,7 +40,11 @@ impl CommitHistory {
                     Err(error) if error.kind() == ErrorKind::NotFound => None,
                     Err(_) => return None,
                 };
-                *self.times.lock().entry(csn).or_insert(time)
+                let mut times = self.times.lock();
+                if times.len() >= TIMES_MAX {
+                    times.clear();
+                }
+                *times.entry(csn).or_insert(time)
             }
         };
         time.map(|time_us| CommitMark { csn, time_us })
