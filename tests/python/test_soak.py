@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from postgres_servers import program
 
 from soak.judge import check_ledger, operation_faults
 from soak.log import Operation
+from soak.samples import sample_of
 from soak.slopes import Rule, Series, trend_of
 
 DEEDS = 12
@@ -62,6 +64,20 @@ def test_a_short_run_has_no_verdict() -> None:
     assert trend_of(memory(np.linspace(0.0, 100.0, 15)), 20.0).verdict == "short"
     assert trend_of(memory(np.empty(0)), 20.0).verdict == "short"
     assert trend_of(memory(np.linspace(0.0, 100.0, 60)), 20.0).verdict == "short"
+
+
+def test_open_files_of_a_process_are_told_by_their_kinds(tmp_path: Path) -> None:
+    before = sample_of(os.getpid())
+    kept, removed = tmp_path / "kept", tmp_path / "removed"
+    with kept.open("w"), removed.open("w"), socket.socket():
+        removed.unlink()
+        after = sample_of(os.getpid())
+    assert before is not None
+    assert after is not None
+    more = {kind: count - before.open_files[kind] for kind, count in after.open_files.items()}
+    assert more == {"sockets": 1, "files": 1, "removed files": 1, "other descriptors": 0}
+    assert after.private_bytes > 0
+    assert sample_of(2**22) is None
 
 
 def told(number: int, outcome: str) -> Operation:

@@ -51,6 +51,8 @@ WRONG = "wrong"
 PATIENCE_SECONDS = 20.0
 """For which a client keeps trying a server that does not answer."""
 
+CACHE_BYTES = 16 << 20
+"""Of the pages of each client, so that they are there before the run is over."""
 ACCOUNTS, DEPOSIT = 10, 1000
 BULK, BULK_ROWS, BULK_STEPS, BULK_RUNS = "bulk-", 2000, 10, 3
 """Databases of bulk appends: how names begin, rows of an operation, operations of each, how many are kept."""
@@ -289,7 +291,7 @@ def opened(assignment: Assignment) -> Iterator[fb.Federation]:
     urls = list(assignment.urls)
     while True:
         try:
-            fed = fb.open(urls[0], timeout=PATIENCE_SECONDS)
+            fed = fb.open(urls[0], timeout=PATIENCE_SECONDS, cache_bytes=CACHE_BYTES)
             break
         except fb.FemtobarnError as error:
             if error.kind not in TOLERATED:

@@ -1,7 +1,8 @@
 """What operators do with a site, and what befalls it, one deed after the other.
 
-Server `one` is never ended, so that its memory can be watched over the whole run. The others and PostgreSQL
-fail.
+A process has to run for long before it tells whether it grows: server `one` is never ended, server `two` not
+in the first half of a run, server `three` not in the second one, and each client in one of the two at most.
+PostgreSQL fails.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class Operators:
     site: Site
     clients: ClientPool
     registers: Registers
+    halfway: float
+    """The middle of the run, by the machine's monotonic clock (s)."""
     deeds: list[Deed] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     """What was found to be wrong meanwhile."""
@@ -66,6 +69,11 @@ class Operators:
     def url(self) -> str:
         """The federation at the server that is never ended."""
         return self.site.url(SERVERS[0])
+
+    @property
+    def victim(self) -> str:
+        """The server that fails in this half of the run."""
+        return SERVERS[2] if time.monotonic() < self.halfway else SERVERS[1]
 
     def folder(self, server: str) -> Path:
         """Return the federation's folder of a server."""
@@ -128,14 +136,16 @@ class Operators:
 
     def kill_server(self) -> None:
         """Kill a server, and start it again when its lease is over."""
-        self.site.kill(SERVERS[2])
+        victim = self.victim
+        self.site.kill(victim)
         time.sleep(AWAY_SECONDS)
-        self.site.start_servers(SERVERS[2])
+        self.site.start_servers(victim)
 
     def restart_server(self) -> None:
         """Stop a server in order, and start it again."""
-        self.site.stop(SERVERS[1])
-        self.site.start_servers(SERVERS[1])
+        victim = self.victim
+        self.site.stop(victim)
+        self.site.start_servers(victim)
 
     def move(self) -> None:
         """Move a database to the next server."""
@@ -160,8 +170,8 @@ class Operators:
                     fed.move_database(name, server)
 
     def kill_client(self) -> None:
-        """Kill a client, each time of another kind."""
-        kinds = list(LEDGERS)
+        """Kill a client, each time of another kind of those that fail in this half of the run."""
+        kinds = list(LEDGERS)[time.monotonic() >= self.halfway :: 2]
         self.clients.kill(kinds[next(self._numbers) % len(kinds)])
 
     def back_up(self) -> None:

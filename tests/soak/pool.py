@@ -52,6 +52,11 @@ class ClientPool:
         self._running[kind].join()
         self.start(kind)
 
+    def pids(self) -> dict[str, int]:
+        """Return the processes of the clients, by their kinds."""
+        running = list(self._running.items())
+        return {kind: process.pid for kind, process in running if process.pid is not None}
+
     def ended(self) -> list[str]:
         """Return the kinds of clients that have ended by themselves."""
         return [kind for kind, process in self._running.items() if process.exitcode is not None]

@@ -26,7 +26,12 @@ def write_report(run: Run, out: Path) -> Path:
         shown = [
             Picture(title, caption, png(draw(run), path=out / f"{name}.png"), wide=True)
             for title, caption, name, draw in (
-                ("Servers and disk", "Lines are broken where a server was away.", "servers", draw_servers),
+                (
+                    "Processes and disk",
+                    "Lines are broken where a server was away.",
+                    "servers",
+                    draw_servers,
+                ),
                 (
                     "Clients",
                     "Of the operations that ended in each fortieth of the run.",
@@ -68,35 +73,50 @@ def facts_of(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def draw_servers(run: Run) -> Figure:
-    """Draw what servers have, and the disk."""
-    figure = picture(12.0, 9.0)
-    panels = figure.subplots(3, 2, sharex=True)
-    servers = sorted({name for sample in run["samples"] for name in sample["servers"]})
-    for axes, what, unit, scale in (
-        (panels[0, 0], "resident_bytes", "memory (MB)", 1e-6),
-        (panels[0, 1], "descriptors", "descriptors", 1.0),
-        (panels[1, 0], "threads", "threads", 1.0),
-    ):
-        for colour, server in zip(COLOURS, servers, strict=False):
-            points = [
-                (sample["time"] / 60, sample["servers"].get(server, {}).get(what, float("nan")) * scale)
-                for sample in run["samples"]
-            ]
-            axes.plot(*zip(*points, strict=True), color=colour, linewidth=1.3, label=f"server {server}")
-        finish(axes, run, unit)
-    draw_line(panels[1, 1], run, lambda it: it["disk_bytes"] / 1e6, BLUE, "on the disk")
-    draw_line(panels[1, 1], run, lambda it: it["live_bytes"] / 1e6, TEAL, "live")
-    finish(panels[1, 1], run, "disk (MB)")
-    panels[1, 1].legend(loc="center left")
-    draw_line(panels[2, 0], run, lambda it: it["postgres_bytes"] / 1e6, VIOLET, "")
-    finish(panels[2, 0], run, "PostgreSQL (MB)")
-    draw_line(panels[2, 1], run, lambda it: it["commits"], INK, "")
-    finish(panels[2, 1], run, "commits")
-    for axes in panels[2]:
+    """Draw what servers and clients have, and the disk."""
+    figure = picture(12.0, 12.0)
+    panels = figure.subplots(4, 2, sharex=True)
+    memory, files = private_megabytes, open_files
+    draw_processes(panels[0, 0], run, "servers", memory, "memory of servers (MB)")
+    draw_processes(panels[0, 1], run, "servers", files, "open files of servers")
+    draw_processes(panels[1, 0], run, "servers", lambda it: it["threads"], "threads of servers")
+    draw_line(panels[1, 1], run, lambda it: it["postgres_connections"], VIOLET, "")
+    finish(panels[1, 1], run, "connections of PostgreSQL")
+    draw_processes(panels[2, 0], run, "clients", memory, "memory of clients (MB)")
+    draw_line(panels[2, 1], run, lambda it: it["disk_bytes"] / 1e6, BLUE, "on the disk")
+    draw_line(panels[2, 1], run, lambda it: it["live_bytes"] / 1e6, TEAL, "live")
+    finish(panels[2, 1], run, "disk (MB)")
+    draw_line(panels[3, 0], run, lambda it: it["postgres_bytes"] / 1e6, VIOLET, "")
+    finish(panels[3, 0], run, "PostgreSQL (MB)")
+    draw_line(panels[3, 1], run, lambda it: it["commits"], INK, "")
+    finish(panels[3, 1], run, "commits")
+    for axes in (panels[0, 0], panels[2, 0], panels[2, 1]):
+        axes.legend(loc="center left", fontsize="small", ncols=2)
+    for axes in panels[3]:
         axes.set_xlabel("minutes")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=6)
     return figure
+
+
+def private_megabytes(process: Run) -> float:
+    """Return the memory of a process."""
+    return float(process["private_bytes"]) / 1e6
+
+
+def open_files(process: Run) -> float:
+    """Return the number of descriptors of a process."""
+    return float(sum(process["open_files"].values()))
+
+
+def draw_processes(axes: Axes, run: Run, which: str, value: Callable[[Run], float], unit: str) -> None:
+    """Draw one number of all servers, or clients."""
+    names = sorted({name for sample in run["samples"] for name in sample[which]})
+    for colour, name in zip(COLOURS, names, strict=False):
+        points = [
+            (sample["time"] / 60, value(sample[which][name]) if name in sample[which] else float("nan"))
+            for sample in run["samples"]
+        ]
+        axes.plot(*zip(*points, strict=True), color=colour, linewidth=1.3, label=name)
+    finish(axes, run, unit)
 
 
 def draw_line(axes: Axes, run: Run, value: Callable[[Run], float], colour: str, label: str) -> None:

@@ -23,11 +23,11 @@ import femtobarn as fb
 from femtobarn_testbed.resources import machine
 
 from . import judge
-from .clients import LEDGERS, prepare
+from .clients import KINDS, LEDGERS, prepare
 from .log import Operation
 from .operators import Operators
 from .pool import ClientPool, Registers
-from .samples import Sample, Sampler
+from .samples import FILE_KINDS, ProcessSample, Sample, Sampler
 from .slopes import Rule, Series, trend_of
 
 __all__ = ["Settings", "run_soak"]
@@ -45,6 +45,10 @@ WARM_UP = 0.25
 
 # What may grow over the rest of the run: a share of the median, or an amount.
 MEMORY, DESCRIPTORS, THREADS = Rule(0.1, 8e6), Rule(0.1, 5), Rule(0.1, 3)
+CONNECTIONS = Rule(0.1, 5)
+CACHES, SOCKETS = Rule(0.25, 160e6), Rule(0.5, 25)
+"""Of clients, whose caches of versions may fill for longer than a short run; and of servers: clients of one
+that fails go to another one, and stay there."""
 DISK, CATALOGUE = Rule(0.15, 0.3), Rule(0.15, 200)
 MEDIAN, SLOWEST = Rule(0.25, 0.005), Rule(0.5, 0.05)
 
@@ -92,8 +96,9 @@ def under_load(site: Site, folder: Path, settings: Settings) -> dict[str, Any]:
     began = time.monotonic()
     try:
         with ClientPool(urls, folder, settings.pause) as clients:
-            operators = Operators(site, clients, registers)
-            with Sampler(urls[0], site.pid, disks, site.postgres / "data", settings.interval) as sampler:
+            operators = Operators(site, clients, registers, began + 30 * settings.minutes)
+            postgres = site.postgres / "data"
+            with Sampler(urls[0], site.pid, clients.pids, disks, postgres, settings.interval) as sampler:
                 registers.start()
                 for name, act in deeds_until(operators, began + 60 * settings.minutes):
                     operators.do(name, act)
@@ -115,8 +120,9 @@ def under_load(site: Site, folder: Path, settings: Settings) -> dict[str, Any]:
     ]
     faults += [str(trend) for trend in trends if trend.verdict == "grows"]
     if seconds > LONG_SECONDS:
-        # Server one and PostgreSQL's rows are there all the time.
-        watched = (f"server {SERVERS[0]}", "each commit")
+        # Each server and client is left alone for half of the time, and PostgreSQL's rows are always there.
+        processes = (*(f"server {name}" for name in SERVERS), *(f"client {kind}" for kind in KINDS))
+        watched = (*processes, "each commit")
         faults += [
             f"too few samples: {it}" for it in trends if it.verdict == "short" and it.name.endswith(watched)
         ]
@@ -166,19 +172,32 @@ def series_of(
     """Yield all series that have to be flat."""
     for server in SERVERS:
         of_server = [(each.time - began, each.servers[server]) for each in samples if server in each.servers]
-        times, lives = [time for time, _ in of_server], [sample.pid for _, sample in of_server]
-        for name, unit, rule, values in (
-            ("memory", "B", MEMORY, [sample.resident_bytes for _, sample in of_server]),
-            ("descriptors", "", DESCRIPTORS, [sample.descriptors for _, sample in of_server]),
-            ("threads", "", THREADS, [sample.threads for _, sample in of_server]),
-        ):
-            yield Series(f"{name} of server {server}", unit, rule, times, values, lives)
+        yield from series_of_process(f"server {server}", of_server, MEMORY, SOCKETS)
+    for kind in KINDS:
+        of_client = [(each.time - began, each.clients[kind]) for each in samples if kind in each.clients]
+        yield from series_of_process(f"client {kind}", of_client, CACHES, DESCRIPTORS)
     times, lives = [each.time - began for each in samples], [0] * len(samples)
     shares = [each.disk_bytes / max(each.live_bytes, 1) for each in samples]
     yield Series("disk for each live byte", "B", DISK, times, shares, lives)
+    connections = [each.postgres_connections for each in samples]
+    yield Series("connections of PostgreSQL", "", CONNECTIONS, times, connections, lives)
     rows = [each.postgres_bytes / max(each.commits, 1) for each in samples]
     yield Series("PostgreSQL for each commit", "B", CATALOGUE, times, rows, lives)
     yield from latencies(operations, began, seconds)
+
+
+def series_of_process(
+    name: str, samples: Sequence[tuple[float, ProcessSample]], memory: Rule, sockets: Rule
+) -> Iterator[Series]:
+    """Yield the series of a process, whose samples have their times (s)."""
+    times, lives = [time for time, _ in samples], [sample.pid for _, sample in samples]
+    private = [sample.private_bytes for _, sample in samples]
+    yield Series(f"memory of {name}", "B", memory, times, private, lives)
+    yield Series(f"threads of {name}", "", THREADS, times, [sample.threads for _, sample in samples], lives)
+    for kind in FILE_KINDS:
+        counts = [sample.open_files[kind] for _, sample in samples]
+        rule = sockets if kind == FILE_KINDS[0] else DESCRIPTORS
+        yield Series(f"{kind} of {name}", "", rule, times, counts, lives)
 
 
 def latencies(operations: Sequence[Operation], began: float, seconds: float) -> Iterator[Series]:

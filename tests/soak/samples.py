@@ -1,6 +1,6 @@
-"""Measurements of a site while it runs: memory, descriptors and threads of servers, disk, and live data.
+"""Measurements of a site while it runs: processes, PostgreSQL's connections, disk, and live data.
 
-A server that was started again has another life: what it has then is not compared with what it had before.
+A process that was started again has another life: what it has then is not compared with what it had before.
 """
 
 from __future__ import annotations
@@ -8,26 +8,35 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import femtobarn as fb
 
-__all__ = ["Sample", "Sampler", "ServerSample"]
+__all__ = ["FILE_KINDS", "ProcessSample", "Sample", "Sampler"]
 
 PROC = Path("/proc")
 BLOCK_BYTES = 512
+CONNECTION = "postgres: femtobarn "
+"""How the command lines of PostgreSQL's processes for connections begin: all have this user."""
+
+
+FILE_KINDS = ("sockets", "files", "removed files", "other descriptors")
+"""What a process may have open."""
 
 
 @dataclass(frozen=True)
-class ServerSample:
-    """What a server had at a moment."""
+class ProcessSample:
+    """What a process had at a moment."""
 
     pid: int
-    resident_bytes: int
-    descriptors: int
+    private_bytes: int
+    """Resident memory that no file has."""
     threads: int
+    open_files: dict[str, int]
+    """By their kinds."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +45,11 @@ class Sample:
 
     time: float
     """By the machine's monotonic clock (s)."""
-    servers: dict[str, ServerSample]
+    servers: dict[str, ProcessSample]
     """Those that ran."""
+    clients: dict[str, ProcessSample]
+    """By their kinds."""
+    postgres_connections: int
     disk_bytes: int
     """Of the database files of all servers, as allocated."""
     postgres_bytes: int
@@ -52,7 +64,10 @@ class Sampler:
 
     url: str
     """The federation at a server that is never ended."""
-    pid_of: Callable[[str], int | None]
+    server_of: Callable[[str], int | None]
+    """The process of a server, if it runs."""
+    clients: Callable[[], dict[str, int]]
+    """The processes of clients, by their kinds."""
     disks: dict[str, Path]
     """The databases' folder of each server."""
     postgres: Path
@@ -89,11 +104,14 @@ class Sampler:
                 except fb.FemtobarnError:
                     # A server with some of the databases is away; the next sample has them again.
                     continue
-                servers = {name: sample for name in self.disks if (sample := sample_of(self.pid_of(name)))}
+                servers = samples_of({name: self.server_of(name) for name in self.disks})
+                clients = samples_of(self.clients())
                 disk = sum(allocated_bytes(folder) for folder in self.disks.values())
                 moment = time.monotonic()
                 base = allocated_bytes(self.postgres / "base")
-                self.samples.append(Sample(moment, servers, disk, base, live, commits))
+                connections = connections_of(self.postgres)
+                sample = Sample(moment, servers, clients, connections, disk, base, live, commits)
+                self.samples.append(sample)
 
 
 def live_bytes(fed: fb.Federation) -> tuple[int, int]:
@@ -103,17 +121,53 @@ def live_bytes(fed: fb.Federation) -> tuple[int, int]:
     return sum(each["bytes"] for each in containers), snap.csn
 
 
-def sample_of(pid: int | None) -> ServerSample | None:
+def samples_of(pids: Mapping[str, int | None]) -> dict[str, ProcessSample]:
+    """Measure processes; those that have ended are left out."""
+    return {name: sample for name, pid in pids.items() if pid is not None and (sample := sample_of(pid))}
+
+
+def sample_of(pid: int) -> ProcessSample | None:
     """Measure a process; None if it has ended."""
-    if pid is None:
-        return None
+    process = PROC / str(pid)
     try:
-        lines = (PROC / str(pid) / "status").read_text().splitlines()
+        lines = (process / "status").read_text().splitlines()
         numbers = {name: rest.split() for name, _, rest in (line.partition(":") for line in lines)}
-        descriptors = len(list((PROC / str(pid) / "fd").iterdir()))
-        return ServerSample(pid, int(numbers["VmRSS"][0]) * 1024, descriptors, int(numbers["Threads"][0]))
+        files = Counter(kind for each in (process / "fd").iterdir() if (kind := kind_of(each)))
+        threads, private = int(numbers["Threads"][0]), int(numbers["RssAnon"][0]) * 1024
+        return ProcessSample(pid, private, threads, {kind: files[kind] for kind in FILE_KINDS})
     except (OSError, KeyError):
         return None
+
+
+def kind_of(descriptor: Path) -> str | None:
+    """Return which of `FILE_KINDS` a descriptor is; None if it was closed meanwhile."""
+    try:
+        name = str(descriptor.readlink())
+    except OSError:
+        return None
+    if name.startswith("socket:"):
+        return "sockets"
+    if not name.startswith("/"):
+        return "other descriptors"
+    return "removed files" if name.endswith(" (deleted)") else "files"
+
+
+def connections_of(postgres: Path) -> int:
+    """Count the connections of PostgreSQL, each of which is a process; 0 while it restarts."""
+    try:
+        pid = (postgres / "postmaster.pid").read_text().split(maxsplit=1)[0]
+        children = (PROC / pid / "task" / pid / "children").read_text().split()
+    except (OSError, IndexError):
+        return 0
+    return sum(command_of(child).startswith(CONNECTION) for child in children)
+
+
+def command_of(pid: str) -> str:
+    """Return the command line of a process; nothing if it has ended."""
+    try:
+        return (PROC / pid / "cmdline").read_text()
+    except OSError:
+        return ""
 
 
 def allocated_bytes(folder: Path) -> int:
