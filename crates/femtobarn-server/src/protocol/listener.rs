@@ -27,6 +27,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use super::lingering::LingeringStream;
 use super::workers::Workers;
 use crate::auth::CertifiedName;
 use crate::client_shares::{ClientShare, ClientShares};
@@ -192,15 +193,15 @@ async fn serve(
     };
     let router = protocols.http.clone();
     protocols.http_workers.serve(stream, move |stream| async move {
+        let stream = LingeringStream::new(stream, slot);
         if let Err(error) = serve_http(stream, address, tls, router).await {
             tracing::debug!(%address, %error, "connection lost");
         }
-        drop(slot);
     })
 }
 
 async fn serve_http(
-    stream: TcpStream,
+    stream: LingeringStream,
     address: SocketAddr,
     tls: Option<Arc<ServerConfig>>,
     router: Router,

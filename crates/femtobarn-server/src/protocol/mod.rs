@@ -14,6 +14,7 @@
 pub mod answer_counting;
 pub mod buffers;
 pub mod http;
+mod lingering;
 pub mod listener;
 pub mod rpc;
 mod time_slice;

@@ -12,6 +12,7 @@ mod found_tokens;
 mod killable;
 mod metrics;
 mod redirector;
+mod refusals;
 mod remote;
 mod shared_files;
 mod storages;

@@ -32,7 +32,7 @@ fn ask(server: SocketAddr, method: &str, path: &str) -> String {
 }
 
 /// A server of a federation and a folder, with these settings.
-fn serving(settings: &str) -> (Server, TempDir) {
+pub(crate) fn serving(settings: &str) -> (Server, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let (fed, store) = (folder.path().join("lhc.fed"), folder.path().join("store"));
     Federation::create(&fed, "lhc").unwrap();

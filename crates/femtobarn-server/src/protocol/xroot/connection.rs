@@ -332,6 +332,7 @@ impl RootConnection {
     ) -> io::Result<()> {
         self.answer(stream, &response).await?;
         self.flush().await?;
+        self.socket.end().await;
         Err(io::Error::other("the client violated the protocol"))
     }
 

@@ -21,6 +21,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::auth::CertifiedName;
 use crate::protocol::buffers::{BufferPool, PooledBuffer};
+use crate::protocol::lingering;
 use crate::tls::client_name;
 
 /// How long a client may receive nothing while answers are due.
@@ -152,6 +153,15 @@ impl ClientSocket {
         let mut descriptors = [PollFd::new(stream.as_fd(), ended)];
         // Errors and a reset connection are reported even without asking for them.
         poll(&mut descriptors, PollTimeout::ZERO) != Ok(0)
+    }
+
+    /// Ends the connection, so that the client gets what was sent, though it has sent more than was received.
+    pub(super) async fn end(&mut self) {
+        match self {
+            ClientSocket::Plain(stream) => lingering::end(stream).await,
+            ClientSocket::Tls(stream) => lingering::end(stream.get_mut().0).await,
+            ClientSocket::Lost => {}
+        }
     }
 
     /// Whether the kernel can send a file's bytes on this socket.

@@ -1,6 +1,6 @@
 //! Faulty and malicious clients get an error or a closed connection, and do not affect other clients.
 
-use std::io::Write;
+use std::io::{Read as _, Write};
 
 use xrd::flags::OpenOptions;
 use xrd::request::*;
@@ -60,6 +60,17 @@ fn impossible_lengths_are_refused() {
         peer.assert_well();
     }
     server.client().assert_well();
+}
+
+/// The server closed the connection with unread bytes, so that the kernel reset it, and the client could lose the refusal.
+#[test]
+fn a_refusal_arrives_though_the_client_has_sent_more() {
+    let server = Server::start();
+    let mut peer = server.greeted();
+    peer.send_bytes(&[head(RequestCode::PING, 0), vec![0; 1 << 20]].concat());
+    assert!(matches!(peer.joined(), Response::Error(_)));
+    peer.send_bytes(&[0; 1000]);
+    assert_eq!(peer.socket.read(&mut [0]).unwrap(), 0, "the connection is closed, not reset");
 }
 
 #[test]
