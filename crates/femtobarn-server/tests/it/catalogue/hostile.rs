@@ -15,14 +15,14 @@ use uuid::Uuid;
 
 use super::{LONG, Stage, until};
 
-const FEDERATION: &str = "test.fed";
+pub(super) const FEDERATION: &str = "test.fed";
 
-fn hello(session: Vec<u8>) -> ClientTurn {
+pub(super) fn hello(session: Vec<u8>) -> ClientTurn {
     let hello = Hello { federation: FEDERATION.into(), session, ..Hello::default() };
     ClientTurn { hello: Some(hello), ..ClientTurn::default() }
 }
 
-async fn client(stage: &Stage) -> CatalogueClient<Channel> {
+pub(super) async fn client(stage: &Stage) -> CatalogueClient<Channel> {
     CatalogueClient::connect(format!("http://127.0.0.1:{}", stage.port)).await.unwrap()
 }
 

@@ -9,6 +9,7 @@ mod fencing;
 mod hostile;
 mod locks;
 mod look_ups;
+mod older_clients;
 // The PostgreSQL of the catalogue's own tests.
 #[allow(dead_code)]
 #[path = "../../../../femtobarn-catalog/tests/it/postgres.rs"]
