@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `listener` | accepts connections and distinguishes protocols |
+//! | `listener`, `lingering` | accepts connections and distinguishes protocols; how connections end |
 //! | `workers`, `time_slice`, `buffers` | the threads that serve connections, and how they share cores; pooled memory for data in transit |
 //! | `xroot` | `root://` |
 //! | `rpc` | the catalogue service over gRPC |
