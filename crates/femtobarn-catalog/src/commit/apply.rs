@@ -6,7 +6,7 @@ use super::name_changes::{begin_names, end_names, name_container, name_database}
 use super::status::{
     ContainerStatus, check_database_unchanged, check_open, container_path, database_name,
 };
-use super::{Commit, NewContainer, NewDatabase, log_slots};
+use super::{Commit, CommitTouch, NewContainer, NewDatabase, log_slots};
 use crate::clock;
 use crate::error::Error;
 use crate::host;
@@ -79,7 +79,7 @@ fn insert_commit(connection: &SqlConnection, commit: &Commit) -> SqlResult<Csn> 
             Ok(Csn(unsigned(sqlite.last_insert_rowid())))
         }
         None => {
-            let touched = commit.touched().number();
+            let touched = CommitTouch::of(commit).number();
             let row = params![transaction, time_us, commit.message, user, host, pid, touched];
             let csn = connection.query_row(INSERT_COMMIT_WITH_CSN, row, |row| row.get(0))?;
             Ok(Csn(unsigned(csn)))

@@ -35,8 +35,10 @@ mod apply;
 pub(crate) mod log_slots;
 mod name_changes;
 mod status;
+mod touched;
 
 pub(crate) use apply::{apply, insert_version_row};
+pub(crate) use touched::CommitTouch;
 
 /// Longest message of a commit, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;

@@ -294,9 +294,7 @@ impl Connections {
         let Writer::Postgres(writer) = writer else {
             return Err(Error::internal("the writer is not PostgreSQL's"));
         };
-        let results = writer.publish(&self.place.path, group)?;
-        self.note_published(group, &results);
-        Ok(results)
+        writer.publish(&self.place.path, group, |results| self.note_own(group, results))
     }
 
     fn reader(&self) -> Result<CatalogueConnection> {

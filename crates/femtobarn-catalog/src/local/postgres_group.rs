@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 use super::home_check;
 use crate::clock;
-use crate::commit::{Commit, NewVersion};
+use crate::commit::{Commit, CommitTouch, NewVersion};
 use crate::host;
 use crate::ids::Csn;
 use crate::numbers::{signed, unsigned};
@@ -139,7 +139,7 @@ fn commit_rows(group: &[Commit], csns: &[Csn], time_us: i64) -> Parameters {
     rows.add_integers(
         authors().map(|author| pid(author.map_or_else(host::process_id, |author| author.pid))),
     );
-    rows.add_integers(group.iter().map(|commit| commit.touched().number()));
+    rows.add_integers(group.iter().map(|commit| CommitTouch::of(commit).number()));
     rows
 }
 

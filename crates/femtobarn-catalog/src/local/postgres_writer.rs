@@ -89,8 +89,14 @@ impl PostgresWriter {
         }
     }
 
-    /// Publishes commits in one transaction; each succeeds or fails by itself, unless the transaction fails.
-    pub(super) fn publish(&self, path: &Path, group: &[Commit]) -> Result<Vec<Result<Csn>>> {
+    /// Publishes commits in one transaction; each succeeds or fails by itself, unless the transaction fails. `note` gets the
+    /// outcomes before others can see the commits, each time that this is tried.
+    pub(super) fn publish(
+        &self,
+        path: &Path,
+        group: &[Commit],
+        note: impl Fn(&[Result<Csn>]),
+    ) -> Result<Vec<Result<Csn>>> {
         let (mut attempts, mut is_together, began) = (0, true, clock::now());
         loop {
             attempts += 1;
@@ -104,6 +110,7 @@ impl PostgresWriter {
                         apply_all(sql, path, group)?
                     }
                 };
+                note(&results);
                 Ok(())
             });
             match ran {

@@ -86,8 +86,8 @@ impl Connections {
         is_known.then(|| use_rows(&mut known))
     }
 
-    /// Takes over what commits to PostgreSQL wrote. From the first on, rows are known.
-    pub(super) fn note_published(&self, group: &[Commit], results: &[Result<Csn>]) {
+    /// Notes what commits to PostgreSQL are about to write, before it tells of them. From the first on, rows are known.
+    pub(super) fn note_own(&self, group: &[Commit], results: &[Result<Csn>]) {
         self.told.begin();
         self.known.lock().note_own(published(group, results));
     }

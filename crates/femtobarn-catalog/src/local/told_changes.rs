@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use uuid::Uuid;
 
 use super::decode;
+use crate::commit::CommitTouch;
 use crate::error::Result;
 use crate::ids::Csn;
 use crate::locks::{LogState, TouchedRows};
@@ -42,7 +43,7 @@ pub(super) struct ToldCommits {
 pub(super) struct ToldCommit {
     pub(super) csn: Csn,
     pub(super) transaction: Uuid,
-    pub(super) touched: TouchedRows,
+    pub(super) touched: CommitTouch,
 }
 
 impl ToldCommits {
@@ -52,7 +53,8 @@ impl ToldCommits {
             let last_change: Option<String> = row.get(0)?;
             let Some(csn) = row.get::<Option<i64>>(1)? else { return Ok((last_change, None)) };
             let touched = row.get::<Option<i64>>(2)?;
-            let touched = touched.map_or(TouchedRows::ALL, TouchedRows::of_number);
+            let touched =
+                touched.map_or(CommitTouch::Rows(TouchedRows::ALL), CommitTouch::of_number);
             let transaction = decode::uuid(row, 3)?;
             Ok((last_change, Some(ToldCommit { csn: Csn(unsigned(csn)), transaction, touched })))
         };

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::commit_writer::Effect;
 use super::told_changes::{ToldCommit, ToldCommits};
-use crate::commit::Commit;
+use crate::commit::{Commit, CommitTouch};
 use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::locks::{LogState, RecentChanges, RecentPage, TouchedRows};
@@ -52,7 +52,7 @@ pub(super) struct KnownRows {
     /// By name and version, or the newest by name.
     classes: HashMap<(String, Option<u32>), ClassRow>,
     /// The transactions of commits of this process to PostgreSQL, which has not told of these yet, and the versions that they
-    /// made.
+    /// make. Some may have failed, and others got their numbers.
     own: BTreeMap<Csn, (Uuid, Vec<VersionRow>)>,
     /// The transaction of the last commit of which PostgreSQL has told.
     last_transaction: Option<Uuid>,
@@ -60,9 +60,9 @@ pub(super) struct KnownRows {
     last_change: Option<String>,
     /// The commit after which all are in the next two.
     remembered_from: Csn,
-    /// What the last commits touched of which PostgreSQL has told, those of this process aside.
+    /// What the last commits touched of which PostgreSQL has told, those aside that are in the next one.
     told: VecDeque<(Csn, TouchedRows)>,
-    /// The containers to which the last commits of this process gave versions.
+    /// The containers to which the last commits gave versions that are of this process, or touched one container alone.
     followed: VecDeque<(Csn, (DatabaseId, ContainerId))>,
     /// Containers that were touched since the row was looked up that is to be kept now.
     meanwhile: (TouchedRows, Vec<(DatabaseId, ContainerId)>),
@@ -134,10 +134,7 @@ impl KnownRows {
                     self.followed.extend(keys.map(|key| (*csn, key)));
                     versions.into_iter().for_each(|version| self.follow(version));
                 }
-                _ => {
-                    self.told.push_back((*csn, *touched));
-                    self.forget(*touched);
-                }
+                _ => self.forget_touched(*csn, *touched),
             }
             self.state[TOLD_CSN] = csn.0;
         }
@@ -147,6 +144,20 @@ impl KnownRows {
         self.own = self.own.split_off(&Csn(until.0 + 1));
         self.head = Some(until);
         Some(self.state)
+    }
+
+    /// Forgets what a commit of another process touched.
+    fn forget_touched(&mut self, csn: Csn, touched: CommitTouch) {
+        match touched {
+            CommitTouch::Container(database, container) => {
+                self.containers.remove(&(database, container));
+                self.followed.push_back((csn, (database, container)));
+            }
+            CommitTouch::Rows(rows) => {
+                self.told.push_back((csn, rows));
+                self.forget(rows);
+            }
+        }
     }
 
     /// Whether PostgreSQL has another commit with the number of the last one of which it had told.
@@ -181,7 +192,7 @@ impl KnownRows {
         (self.state[TOLD_CSN], self.state[GENERATION]) = (csn.0, generation);
     }
 
-    /// Notes what commits of this process wrote to PostgreSQL.
+    /// Notes what commits of this process write to PostgreSQL, unless that refuses them.
     pub(super) fn note_own<'a>(&mut self, commits: impl Iterator<Item = (&'a Commit, Csn)>) {
         if self.own.len() > ROWS_MAX {
             self.own.clear();

@@ -7,6 +7,7 @@ use crate::rows::{BlobRange, EnvelopeRange};
 const DATABASE: DatabaseId = DatabaseId(1);
 const EVENTS: ContainerId = ContainerId(1);
 const HITS: ContainerId = ContainerId(2);
+const ALL: CommitTouch = CommitTouch::Rows(TouchedRows::ALL);
 
 /// The state of the log after so many changes.
 fn state(changes: u64) -> LogState {
@@ -122,8 +123,8 @@ fn a_page_that_counts_anew_forgets_what_was_known() {
     assert_eq!((which(&known), known.head()), ([false, false], Some(Csn(2))));
 }
 
-fn told(since: u64, changes: u64, touched: &[(u64, TouchedRows)]) -> ToldCommits {
-    let commit = |(csn, touched): &(u64, TouchedRows)| ToldCommit {
+fn told(since: u64, changes: u64, touched: &[(u64, CommitTouch)]) -> ToldCommits {
+    let commit = |(csn, touched): &(u64, CommitTouch)| ToldCommit {
         csn: Csn(*csn),
         transaction: Uuid::from_u128((*csn).into()),
         touched: *touched,
@@ -142,16 +143,16 @@ fn own_commit(csn: u64) -> Commit {
 #[test]
 fn a_row_is_known_until_postgresql_tells_that_it_was_touched() {
     let mut known = KnownRows::default();
-    let first = known.take_over(&told(0, 0, &[(1, TouchedRows::ALL)])).unwrap();
+    let first = known.take_over(&told(0, 0, &[(1, ALL)])).unwrap();
     let keep = |known: &mut KnownRows| {
         [EVENTS, HITS].iter().for_each(|id| known.keep_container(&rows(*id)));
     };
     keep(&mut known);
-    let hits = (2, TouchedRows::container(DATABASE, HITS));
-    let second = known.take_over(&told(1, 0, &[(1, TouchedRows::ALL), hits])).unwrap();
+    let hits = (2, CommitTouch::Container(DATABASE, HITS));
+    let second = known.take_over(&told(1, 0, &[(1, ALL), hits])).unwrap();
     assert_eq!((which(&known), known.head()), ([true, false], Some(Csn(2))));
     assert!(known.has_reached(&first) && known.state != first && known.state == second);
-    let late = told(1, 0, &[(1, TouchedRows::ALL)]);
+    let late = told(1, 0, &[(1, ALL)]);
     let none = told(2, 0, &[]);
     for missing in [late, told(3, 0, &[(3, hits.1)]), none, told(2, 0, &[(4, hits.1)])] {
         assert_eq!(known.take_over(&missing), None);
@@ -163,10 +164,33 @@ fn a_row_is_known_until_postgresql_tells_that_it_was_touched() {
     assert_eq!((which(&known), known.told_until()), ([false, false], Csn(900)));
 }
 
+/// Of those of others, many have the same bit in a set.
+#[test]
+fn a_row_stays_known_when_others_touch_other_containers_alone() {
+    let mut known = KnownRows::default();
+    let before = known.take_over(&told(0, 0, &[(1, ALL)])).unwrap();
+    [EVENTS, HITS].iter().for_each(|id| known.keep_container(&rows(*id)));
+    let others =
+        (0..200).map(|n| (n + 2, CommitTouch::Container(DatabaseId(2), ContainerId(n as u32))));
+    let hits = (202, CommitTouch::Container(DATABASE, HITS));
+    let all: Vec<_> = std::iter::once((1, ALL)).chain(others).chain([hits]).collect();
+    known.take_over(&told(1, 0, &all)).unwrap();
+    assert_eq!(which(&known), [true, false]);
+    known.keep_since(&before, |known| known.keep_container(&rows(HITS)));
+    assert_eq!(which(&known), [true, false], "it was looked up before");
+    let sets = all
+        .iter()
+        .map(|(csn, _)| (csn + 201, CommitTouch::Rows(TouchedRows::container(DATABASE, HITS))));
+    let sets: Vec<_> = [hits].into_iter().chain(sets.skip(1)).collect();
+    known.keep_container(&rows(HITS));
+    known.take_over(&told(202, 0, &sets)).unwrap();
+    assert_eq!(which(&known), [true, false], "as of commits of two containers");
+}
+
 #[test]
 fn a_version_of_this_process_is_known_once_postgresql_tells_of_its_commit() {
     let mut known = KnownRows::default();
-    known.take_over(&told(0, 0, &[(1, TouchedRows::ALL)])).unwrap();
+    known.take_over(&told(0, 0, &[(1, ALL)])).unwrap();
     known.keep_container(&rows(EVENTS));
     let commit = own_commit(3);
     known.note_own([(&commit, Csn(3))].into_iter());
@@ -174,8 +198,8 @@ fn a_version_of_this_process_is_known_once_postgresql_tells_of_its_commit() {
         known.container(DATABASE, EVENTS).map(|(_, _, newest)| newest.map(|it| it.entries))
     };
     assert_eq!(entries(&known), Some(None));
-    let other = (2, TouchedRows::container(DATABASE, HITS));
-    let all = [(1, TouchedRows::ALL), other, (3, commit.touched())];
+    let other = (2, CommitTouch::Container(DATABASE, HITS));
+    let all = [(1, ALL), other, (3, CommitTouch::of(&commit))];
     known.take_over(&told(1, 0, &all)).unwrap();
     assert_eq!((entries(&known), known.own.len()), (Some(Some(7)), 0));
 }
@@ -211,7 +235,7 @@ fn a_page_that_is_lost_or_torn_says_nothing_and_its_successor_nothing_of_before(
 #[test]
 fn a_row_that_was_touched_while_it_was_looked_up_is_not_kept() {
     let mut known = KnownRows::default();
-    let first = (1, TouchedRows::ALL);
+    let first = (1, ALL);
     let before = known.take_over(&told(0, 0, &[first])).unwrap();
     let keep = |known: &mut KnownRows, before: &LogState| {
         known.keep_since(before, |known| {
@@ -219,26 +243,29 @@ fn a_row_that_was_touched_while_it_was_looked_up_is_not_kept() {
         });
         which(known)
     };
-    let hits = (2, TouchedRows::container(DATABASE, HITS));
+    let hits = (2, CommitTouch::Container(DATABASE, HITS));
     known.take_over(&told(1, 0, &[first, hits])).unwrap();
     assert_eq!(keep(&mut known, &before), [true, false]);
     let own = own_commit(3);
     known.note_own([(&own, Csn(3))].into_iter());
     let before = known.take_over(&told(2, 0, &[hits])).unwrap();
     known.forget(TouchedRows::ALL);
-    known.take_over(&told(2, 0, &[hits, (3, own.touched())])).unwrap();
+    known.take_over(&told(2, 0, &[hits, (3, CommitTouch::of(&own))])).unwrap();
     assert_eq!(keep(&mut known, &before), [false, true], "one of this process");
-    let before = known.take_over(&told(3, 0, &[(3, own.touched())])).unwrap();
-    known.take_over(&told(3, 0, &[(3, own.touched()), (4, TouchedRows::ALL)])).unwrap();
+    let before = known.take_over(&told(3, 0, &[(3, CommitTouch::of(&own))])).unwrap();
+    known.take_over(&told(3, 0, &[(3, CommitTouch::of(&own)), (4, ALL)])).unwrap();
     assert_eq!(keep(&mut known, &before), [false, false], "any row");
-    let before = known.take_over(&told(4, 0, &[(4, TouchedRows::ALL)])).unwrap();
-    known.take_over(&told(4, 1, &[(4, TouchedRows::ALL)])).unwrap();
+    let before = known.take_over(&told(4, 0, &[(4, ALL)])).unwrap();
+    known.take_over(&told(4, 1, &[(4, ALL)])).unwrap();
     assert_eq!(keep(&mut known, &before), [false, false], "a change that was no commit");
-    let many: Vec<_> = (4..4 + 200).map(|csn| (csn, TouchedRows::default())).collect();
+    let many: Vec<_> =
+        (4..4 + 200).map(|csn| (csn, CommitTouch::Rows(TouchedRows::default()))).collect();
     let before = known.take_over(&told(4, 1, &many)).unwrap();
     let mut last = 203;
     for _ in 0..6 {
-        let more: Vec<_> = (last..last + 200).map(|csn| (csn, TouchedRows::default())).collect();
+        let more: Vec<_> = (last..last + 200)
+            .map(|csn| (csn, CommitTouch::Rows(TouchedRows::default())))
+            .collect();
         known.take_over(&told(last, 1, &more)).unwrap();
         last += 199;
     }
@@ -248,10 +275,10 @@ fn a_row_that_was_touched_while_it_was_looked_up_is_not_kept() {
 /// A standby without the last commits was promoted, or a backup restored; others may have the numbers of what was lost.
 #[test]
 fn nothing_is_known_once_postgresql_has_lost_a_commit() {
-    let none = TouchedRows::default();
+    let none = CommitTouch::Rows(TouchedRows::default());
     for others in [0, 1] {
         let mut known = KnownRows::default();
-        known.take_over(&told(0, 0, &[(1, TouchedRows::ALL)])).unwrap();
+        known.take_over(&told(0, 0, &[(1, ALL)])).unwrap();
         let before = known.take_over(&told(1, 0, &[(1, none), (2, none)])).unwrap();
         known.keep_container(&rows(EVENTS));
         let mut now = told(2, 0, &[(2, none)][..others]);
@@ -273,10 +300,10 @@ fn nothing_is_known_once_postgresql_has_lost_a_commit() {
 #[test]
 fn a_lost_commit_of_this_process_is_not_taken_for_the_one_with_its_number() {
     let mut known = KnownRows::default();
-    known.take_over(&told(0, 0, &[(1, TouchedRows::ALL)])).unwrap();
+    known.take_over(&told(0, 0, &[(1, ALL)])).unwrap();
     known.keep_container(&rows(EVENTS));
     known.note_own([(&own_commit(2), Csn(2))].into_iter());
-    let mut other = told(1, 0, &[(1, TouchedRows::ALL), (2, own_commit(2).touched())]);
+    let mut other = told(1, 0, &[(1, ALL), (2, CommitTouch::of(&own_commit(2)))]);
     other.commits[1].transaction = Uuid::nil();
     known.take_over(&other).unwrap();
     assert_eq!((which(&known), known.own.len()), ([false, false], 0));
@@ -285,7 +312,7 @@ fn a_lost_commit_of_this_process_is_not_taken_for_the_one_with_its_number() {
 #[test]
 fn nothing_is_known_once_postgresql_has_another_change_than_the_one_that_it_lost() {
     let mut known = KnownRows::default();
-    let first = [(1, TouchedRows::ALL)];
+    let first = [(1, ALL)];
     let before = known.take_over(&told(0, 2, &first)).unwrap();
     known.keep_container(&rows(EVENTS));
     known.take_over(&told(1, 1, &first)).unwrap();

@@ -1,0 +1,85 @@
+//! What a commit changed, as the one number that its row in PostgreSQL has for that.
+
+use super::Commit;
+use crate::ids::{ContainerId, DatabaseId};
+use crate::locks::TouchedRows;
+
+/// What a commit changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CommitTouch {
+    /// A container alone, by a new version.
+    Container(DatabaseId, ContainerId),
+    /// Rows of these, as far as is known.
+    Rows(TouchedRows),
+}
+
+impl CommitTouch {
+    pub(crate) fn of(commit: &Commit) -> Self {
+        let touched = commit.touched();
+        match commit.versions[..] {
+            [one] if touched != TouchedRows::ALL => {
+                CommitTouch::Container(one.database, one.container)
+            }
+            _ => CommitTouch::Rows(touched),
+        }
+    }
+
+    /// A number that means the same in all releases. That of one container has the bit of everything else, and not all bits,
+    /// as no set of rows does; so a release that knows only sets takes it for everything.
+    pub(crate) fn number(self) -> i64 {
+        let CommitTouch::Container(database, container) = self else { return self.rows().number() };
+        let key = u64::from(database.0) << 32 | u64::from(container.0);
+        let number = (TouchedRows::STRUCTURE.number() | key.cast_signed(), key >> 63);
+        match number {
+            (number, 0) if number != TouchedRows::ALL.number() => number,
+            _ => self.rows().number(),
+        }
+    }
+
+    /// That of a number which [`number`](Self::number) gave.
+    pub(crate) fn of_number(number: i64) -> Self {
+        let rows = TouchedRows::of_number(number);
+        if rows == TouchedRows::ALL || !rows.meets(TouchedRows::STRUCTURE) {
+            return CommitTouch::Rows(rows);
+        }
+        let key = (number ^ TouchedRows::STRUCTURE.number()).cast_unsigned();
+        CommitTouch::Container(DatabaseId((key >> 32) as u32), ContainerId(key as u32))
+    }
+
+    /// The rows, as a set.
+    fn rows(self) -> TouchedRows {
+        match self {
+            CommitTouch::Container(database, container) => {
+                TouchedRows::container(database, container)
+            }
+            CommitTouch::Rows(rows) => rows,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_says_what_was_touched() {
+        let last = u32::MAX >> 1;
+        let one = |database, container| {
+            CommitTouch::Container(DatabaseId(database), ContainerId(container))
+        };
+        for touch in [one(0, 0), one(1, 2), one(last, 7), one(7, u32::MAX), one(last, u32::MAX - 1)]
+        {
+            assert_eq!(CommitTouch::of_number(touch.number()), touch);
+            let as_set = TouchedRows::of_number(touch.number());
+            assert!(as_set.meets(TouchedRows::STRUCTURE), "as of a release that knows only sets");
+        }
+        for touch in [one(last, u32::MAX), one(last + 1, 0), one(u32::MAX, u32::MAX)] {
+            let rows = CommitTouch::Rows(touch.rows());
+            assert_eq!(CommitTouch::of_number(touch.number()), rows, "there is no number for it");
+        }
+        for rows in [TouchedRows::ALL, TouchedRows::default(), one(1, 2).rows()] {
+            let rows = CommitTouch::Rows(rows);
+            assert_eq!(CommitTouch::of_number(rows.number()), rows);
+        }
+    }
+}
