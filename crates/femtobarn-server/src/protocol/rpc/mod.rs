@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::middleware::{Next, from_fn};
-use femtobarn_catalog::{Csn, Error, Result};
+use femtobarn_catalog::{Csn, Result};
 use femtobarn_rpc::MESSAGE_BYTES_MAX;
 use femtobarn_rpc::convert::status_of;
 use femtobarn_rpc::turns::TURNS_PATH;
@@ -24,8 +24,6 @@ use femtobarn_rpc::v1::{
     PublishRequest, Question,
 };
 use http::header::AUTHORIZATION;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::{JoinSet, spawn_blocking};
 use tonic::metadata::MetadataMap;
 use tonic::server::NamedService;
 use tonic::{Request, Response, Status, Streaming};
@@ -36,8 +34,10 @@ use crate::logical::exports::Exports;
 use crate::logical::request_counts::{ClientProtocol, RequestCounts};
 use crate::protocol::answer_counting::kind_of_code;
 use crate::protocol::listener::Peer;
+use blocking::BlockingPlaces;
 
 mod audited;
+mod blocking;
 mod direct;
 mod inquiries;
 mod mutations;
@@ -51,9 +51,6 @@ type AnswerStream = tokio_stream::Iter<std::vec::IntoIter<std::result::Result<An
 /// The credentials of a client, and its end of the connection.
 type Caller = (MetadataMap, Option<Peer>);
 
-/// Threads that may wait for a catalogue's file at the same time, besides those that publish and pin.
-const BLOCKING_MAX: usize = 8;
-
 /// The endpoints of all federations of a server.
 #[derive(Clone)]
 pub struct Service {
@@ -66,7 +63,7 @@ struct ServiceState {
     exports: Arc<Exports>,
     authenticator: Authenticator,
     request_counts: Arc<RequestCounts>,
-    blocking: Arc<Semaphore>,
+    blocking: BlockingPlaces,
 }
 
 /// The routes of the service, beside those of HTTP.
@@ -83,7 +80,7 @@ pub fn routes(
             exports,
             authenticator,
             request_counts,
-            blocking: Arc::new(Semaphore::new(BLOCKING_MAX)),
+            blocking: BlockingPlaces::new(),
         }),
     };
     // A route without a fallback: HTTP answers all other paths.
@@ -195,27 +192,7 @@ impl Service {
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let stopped = |what: String| Error::Internal { what };
-        let threads = Arc::clone(&self.state.blocking);
-        let run = |permit: OwnedSemaphorePermit| {
-            spawn_blocking(move || {
-                let done = work();
-                drop(permit);
-                done
-            })
-        };
-        if let Ok(permit) = Arc::clone(&threads).try_acquire_owned() {
-            return run(permit).await.unwrap_or_else(|error| Err(stopped(error.to_string())));
-        }
-        // The work is aborted if the call is dropped.
-        let mut task = JoinSet::new();
-        task.spawn(async move {
-            let permit = threads.acquire_owned().await;
-            let permit = permit.map_err(|error| stopped(error.to_string()))?;
-            run(permit).await.unwrap_or_else(|error| Err(stopped(error.to_string())))
-        });
-        let done = task.join_next().await.unwrap_or_else(|| Ok(Err(stopped("no task".to_owned()))));
-        done.unwrap_or_else(|error| Err(stopped(error.to_string())))
+        self.state.blocking.run(work).await
     }
 }
 

@@ -20,7 +20,7 @@ use femtobarn_rpc::v1::operation::Kind;
 use femtobarn_rpc::v1::{self, ClientTurn, Hello, ServerTurn};
 use femtobarn_rpc::{TURN_OPERATIONS_MAX, v1::Operation as Message};
 use tokio::sync::mpsc;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout;
 use tokio_stream::Stream;
 use tonic::{Request, Status, Streaming};
 
@@ -396,8 +396,7 @@ async fn answers(
     if is_immediate {
         return answer();
     }
-    let answered = timeout_at(deadline.into(), endpoint.blocking(|| Ok(answer()))).await;
-    answered.ok().and_then(Result::ok).unwrap_or_default()
+    endpoint.state.blocking.answer(deadline, answer).await.unwrap_or_default()
 }
 
 /// Whether an operation of this kind is answered.
