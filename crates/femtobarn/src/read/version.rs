@@ -2,12 +2,14 @@
 //!
 //! A version never changes, so all views of it share one, and a process retains the most recently used ones.
 
+use std::hash::Hash;
 use std::sync::{Arc, Weak};
 
 use femtobarn_catalog::{
     Catalogue, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, VersionRow,
 };
 use femtobarn_format::link;
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use rntuple::{ByteSource, CacheFileId, PageCache, Reader};
 use uuid::Uuid;
@@ -22,8 +24,14 @@ use crate::read::statistics::VersionStatistics;
 use crate::schema::class::Class;
 use crate::storage::open_files::OpenDatabaseFiles;
 
-/// Open versions that a process retains.
-const OPEN_VERSIONS_MAX: usize = 4096;
+/// Containers whose last version is remembered.
+const LAST_VERSIONS_MAX: usize = 4096;
+/// Bytes of the open versions that a process retains, about.
+const VERSION_BYTES_MAX: u64 = 128 << 20;
+/// Versions that are retained at least, however large they are, and by which the cache is divided.
+const LARGE_VERSIONS_MIN: usize = 32;
+/// Bytes of an open version without its page lists, about.
+const VERSION_BYTES: u64 = 32 << 10;
 /// Versions of classes that a process retains.
 const CLASSES_MAX: usize = 1024;
 
@@ -73,13 +81,35 @@ pub(crate) struct VersionParts<'a> {
     pub writer: Option<Weak<()>>,
 }
 
+type VersionKey = (DatabaseId, u64, ContainerId, Csn);
+
+/// Weighs a version by the page lists that its reader may hold: after many small commits they are longer than all else, and each
+/// version has its own.
+#[derive(Clone)]
+struct ByPageLists;
+
+impl Weighter<VersionKey, Arc<OpenVersion>> for ByPageLists {
+    fn weight(&self, _: &VersionKey, version: &Arc<OpenVersion>) -> u64 {
+        let groups = &version.reader.footer().cluster_groups;
+        retained_bytes(groups.iter().map(|group| group.page_list.length))
+    }
+}
+
+/// Bytes that an open version takes, about, of the lengths of its page lists, which are held as they are stored and decoded. One
+/// takes no more than leaves room for [`LARGE_VERSIONS_MIN`].
+fn retained_bytes(page_lists: impl Iterator<Item = u64>) -> u64 {
+    let lists = page_lists.fold(0, u64::saturating_add);
+    let most = VERSION_BYTES_MAX / LARGE_VERSIONS_MIN as u64;
+    lists.saturating_mul(2).saturating_add(VERSION_BYTES).min(most)
+}
+
 /// Opens versions of containers, and retains those that cannot change.
 pub(crate) struct OpenVersions {
     catalog: Arc<dyn Catalogue>,
     files: Arc<OpenDatabaseFiles>,
     pages: Arc<PageCache>,
     /// By database, its epoch, container and commit. In a new epoch, a version may refer to other bytes.
-    cache: Cache<(DatabaseId, u64, ContainerId, Csn), Arc<OpenVersion>>,
+    cache: Cache<VersionKey, Arc<OpenVersion>, ByPageLists>,
     /// The version of each container that was opened last; further versions take over the parts that all versions
     /// share.
     last: Cache<(DatabaseId, u64, ContainerId), Weak<OpenVersion>>,
@@ -88,13 +118,19 @@ pub(crate) struct OpenVersions {
     classes: Cache<(DatabaseId, u64, String, u32), Arc<Class>>,
 }
 
+/// A cache of at most [`VERSION_BYTES_MAX`], in so few parts that the heaviest version has room in each.
+fn retained_versions<K: Eq + Hash, V: Clone, W: Weighter<K, V> + Clone>(by: W) -> Cache<K, V, W> {
+    Cache::with_weighter(LARGE_VERSIONS_MIN * 2, VERSION_BYTES_MAX, by)
+}
+
 impl OpenVersions {
     pub(crate) fn new(
         catalog: Arc<dyn Catalogue>,
         files: Arc<OpenDatabaseFiles>,
         pages: Arc<PageCache>,
     ) -> Self {
-        let (cache, last) = (Cache::new(OPEN_VERSIONS_MAX), Cache::new(OPEN_VERSIONS_MAX));
+        let cache = retained_versions(ByPageLists);
+        let last = Cache::new(LAST_VERSIONS_MAX);
         OpenVersions { catalog, files, pages, cache, last, classes: Cache::new(CLASSES_MAX) }
     }
 
@@ -288,4 +324,38 @@ pub(crate) struct ContainerVersion {
 /// another epoch.
 pub(crate) fn file_number(database: DatabaseId, epoch: u64) -> CacheFileId {
     u64::from(database.0) | epoch << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Weighs by the length of a version's one page list.
+    #[derive(Clone)]
+    struct ByLength;
+
+    impl Weighter<u64, u64> for ByLength {
+        fn weight(&self, _: &u64, length: &u64) -> u64 {
+            retained_bytes(std::iter::once(*length))
+        }
+    }
+
+    fn retained(length: u64) -> u64 {
+        let cache = retained_versions(ByLength);
+        (0..10_000).for_each(|number| cache.insert(number, length));
+        cache.len() as u64
+    }
+
+    /// Each commit to a container with thousands of small ones left its whole page list in memory, 4096 times.
+    #[test]
+    fn retained_versions_are_bounded_by_the_bytes_of_their_page_lists() {
+        assert!((2000..=4096).contains(&retained(0)), "{}", retained(0));
+        let length = 512 << 10;
+        assert!((64..=128).contains(&retained(length)), "{}", retained(length));
+        let most = LARGE_VERSIONS_MIN as u64;
+        for length in [64 << 20, u64::MAX] {
+            assert!((most / 2..=most).contains(&retained(length)), "{}", retained(length));
+        }
+        assert_eq!(retained_bytes([u64::MAX; 2].into_iter()), VERSION_BYTES_MAX / most);
+    }
 }
