@@ -101,9 +101,11 @@ impl FederationService {
         let DatabasePlace::There(home) = site.place_of(database)? else {
             return Ok(MoveProgress::Done);
         };
-        // The clients of others may never ask for them.
-        let is_told = |state: &MoveState| matches!(state, MoveState::Ended(at, _) if at.elapsed() >= TOLD_MAX);
-        moves.retain(|_, state| !is_told(state));
+        // Another client may never ask for the outcome of its move.
+        moves.retain(|_, state| match state {
+            MoveState::Ended(at, _) => at.elapsed() < ERROR_KEPT_MAX,
+            MoveState::Moving(_) => true,
+        });
         moves.insert(database, MoveState::Moving(0));
         drop(moves);
         let (service, site) = (Arc::clone(self), Arc::clone(site));
