@@ -24,6 +24,8 @@ pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 pub const ANSWER_ROWS_MAX: usize = 1000;
 /// Operations in one turn of a session at most.
 pub const TURN_OPERATIONS_MAX: usize = 1000;
+/// The text of the failure `closed` for a request of a session that has ended.
+pub const SESSION_OVER: &str = "the session is over; open it again";
 
 /// The messages and the service, as `proto/` defines them.
 pub mod v1 {

@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use femtobarn_catalog::{Csn, DatabaseId, Error, Fence, LockKind, LockTarget, Result};
 use tokio::sync::oneshot;
 
-use crate::TURN_OPERATIONS_MAX;
+use crate::v1::failure::Of;
 use crate::v1::operation::Kind;
 use crate::v1::{self, Answer, Held, Operation, Outcome, Pinned, Welcome};
+use crate::{SESSION_OVER, TURN_OPERATIONS_MAX};
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -50,6 +51,16 @@ pub(super) struct GrantedOperation {
     pub csn: Csn,
     /// The answers to the operation's questions; empty from an older server.
     pub answers: Vec<Answer>,
+}
+
+/// The session has ended at the server, and must be opened again.
+#[derive(Debug)]
+pub(super) struct SessionEnded;
+
+/// Whether a server reports the end of the session as the outcome of an operation; newer servers end the stream instead.
+fn is_end_of_session(outcome: &Outcome) -> bool {
+    let of = outcome.failure.as_ref().and_then(|failure| failure.of.as_ref());
+    matches!(of, Some(Of::Closed(what)) if what == SESSION_OVER)
 }
 
 impl Ledger {
@@ -170,8 +181,25 @@ impl Ledger {
         self.queue.extend(self.pending.values().map(|pending| pending.operation.clone()));
     }
 
+    /// Records the outcomes of a turn, and answers their callers.
+    ///
+    /// # Errors
+    /// [`SessionEnded`] if the server reports that instead of an outcome. That operation stays pending.
+    pub(super) fn settle_all(
+        &mut self,
+        outcomes: Vec<Outcome>,
+    ) -> std::result::Result<(), SessionEnded> {
+        for outcome in outcomes {
+            if is_end_of_session(&outcome) {
+                return Err(SessionEnded);
+            }
+            self.settle(outcome);
+        }
+        Ok(())
+    }
+
     /// Records the outcome of an operation, and answers its caller.
-    pub(super) fn settle(&mut self, outcome: Outcome) {
+    fn settle(&mut self, outcome: Outcome) {
         let Some(PendingOperation { operation, answer }) = self.pending.remove(&outcome.number)
         else {
             return;
@@ -341,6 +369,28 @@ mod tests {
             assert_eq!(ledger.next_operations().pop().map(|it| it.kind()), Some(freed));
         }
         assert_eq!(ledger.claims(), (vec![], vec![]));
+    }
+
+    /// Servers once sent this as the final answer to whoever waited for a lock or a pin.
+    #[test]
+    fn an_operation_whose_session_has_ended_is_sent_again() {
+        let mut ledger = Ledger::default();
+        let mut answer =
+            ledger.request(Operation { kind: Kind::Pin.into(), ..Operation::default() });
+        let asked = ledger.next_operations();
+        let number = asked[0].number;
+        let failed = |what: &str| {
+            let of = Some(Of::Closed(what.to_owned()));
+            let failure = Some(v1::Failure { of, denied: false });
+            vec![Outcome { number, failure, ..Outcome::default() }]
+        };
+        assert!(ledger.settle_all(failed(SESSION_OVER)).is_err());
+        assert!(answer.try_recv().is_err(), "it is pending");
+        ledger.claims();
+        ledger.reopened(&Welcome::default());
+        assert_eq!(ledger.next_operations(), asked);
+        ledger.settle_all(failed("the catalogue was moved")).unwrap();
+        assert!(matches!(answer.try_recv().unwrap(), Err(Error::Closed { .. })));
     }
 
     #[test]

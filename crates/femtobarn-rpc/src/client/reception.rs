@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use tonic::Status;
 
 use super::direct::DirectConnection;
+use super::ledger::SessionEnded;
 use super::session::RemoteSession;
 use crate::turns::turn_bytes;
 use crate::v1::call::Of;
@@ -244,8 +245,7 @@ impl RemoteSession {
         if connection.is_lost() {
             return Err(std::io::ErrorKind::NotConnected.into());
         }
-        turn.outcomes.into_iter().for_each(|outcome| ledger.settle(outcome));
-        Ok(())
+        ledger.settle_all(turn.outcomes).map_err(|SessionEnded| ErrorKind::NotConnected.into())
     }
 
     /// Keeps the session alive on a direct connection until that is lost, and returns why it was lost.

@@ -369,11 +369,9 @@ impl RemoteSession {
     fn reason_to_stop(&self, status: &Status, is_late: bool, first: bool) -> Option<Error> {
         let refused = refusal(status).map(Error::from);
         match refused {
-            // The session has ended at the server, and is opened as a new one.
-            Some(Error::Closed { .. })
-                if !is_late && status.code() == tonic::Code::FailedPrecondition =>
-            {
-                None
+            // The session has ended at the server, and is opened as a new one: the server, and not the client, closed it.
+            Some(Error::Closed { .. }) if status.code() == tonic::Code::FailedPrecondition => {
+                is_late.then(|| self.unavailable(&reason(status)))
             }
             Some(Error::Unavailable { .. }) if !is_late => None,
             Some(error) => Some(self.explained(error)),

@@ -10,6 +10,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use super::direct::DirectConnection;
+use super::ledger::SessionEnded;
 use super::session::RemoteSession;
 use crate::v1::{ClientTurn, Hello, ServerTurn, Welcome};
 
@@ -67,8 +68,8 @@ impl RemoteSession {
                 turn = turns.message() => {
                     last_turn = clock::now();
                     let turn = turn?.ok_or_else(gone)?;
-                    let mut ledger = self.ledger();
-                    turn.outcomes.into_iter().for_each(|outcome| ledger.settle(outcome));
+                    let over = |SessionEnded| Status::unavailable("the session has ended");
+                    self.ledger().settle_all(turn.outcomes).map_err(over)?;
                 }
                 () = self.queued.notified() => {
                     if self.send_operations(sender).await? {
