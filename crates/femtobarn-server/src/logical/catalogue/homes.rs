@@ -29,7 +29,7 @@ impl FederationService {
                 Ok(()) => service.lock(&session, request),
                 Err(error) => Some(OperationOutcome { number: request.number, result: Err(error) }),
             };
-            outcome.into_iter().for_each(|it| session.push_outcome_of(request.generation, it));
+            outcome.into_iter().for_each(|it| session.push_outcome(request.generation, it));
         });
         None
     }

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
 use super::service::{FederationService, SESSIONS_MAX};
-use super::session::{CatalogueSession, SessionClaims, session_over};
+use super::session::{CatalogueSession, SessionClaims};
 use super::state::{LockRequest, SHARE_MAX};
 use super::write_permit::WriteInProgress;
 use crate::logical::latency::RequestKind;
@@ -39,8 +39,8 @@ impl FederationService {
     ///
     /// # Errors
     /// [`Error::Denied`] if the session belongs to another identity; [`Error::Unavailable`] if the server has too many
-    /// sessions, or the catalogue does not answer; [`Error::Invalid`] if the client claims too many locks;
-    /// [`Error::Closed`] if the session has just ended.
+    /// sessions, the catalogue does not answer, or the session has ended and still has locks; [`Error::Invalid`] if the
+    /// client claims too many locks.
     pub async fn open_session(self: &Arc<Self>, claims: SessionClaims) -> Result<Welcome> {
         if claims.locks.len() + claims.pins.len() > SHARE_MAX {
             return Err(Error::Invalid {
@@ -64,7 +64,7 @@ impl FederationService {
         let lost_locks = self.reacquire_all(&session, generation, &claims).await;
         let (service, pinning) = (Arc::clone(self), Arc::clone(&session));
         let open = move || {
-            let pinned = service.pin_all(&pinning, &claims)?;
+            let pinned = service.pin_all(&pinning, generation, &claims)?;
             service.site().into_iter().for_each(|site| site.look_for_servers());
             Ok(pinned)
         };
@@ -115,7 +115,11 @@ impl FederationService {
         let (generation, surplus, waits) = {
             let mut state = session.lock();
             if state.is_over {
-                return Err(session_over());
+                // A client waits for this, or asks another server.
+                return Err(Error::Unavailable {
+                    what: "the session has ended, and its locks are not free yet; open it again"
+                        .to_owned(),
+                });
             }
             state.generation += 1;
             state.client = claims.client.clone();
@@ -161,12 +165,13 @@ impl FederationService {
     fn pin_all(
         &self,
         session: &CatalogueSession,
+        generation: u64,
         claims: &SessionClaims,
     ) -> Result<(Csn, Vec<Csn>)> {
         let mut lost = Vec::new();
         for (csn, count) in &claims.pins {
             let is_pinned = session.lock().pins.contains_key(csn);
-            if !is_pinned && self.pin_now(session, Some(*csn), *count).is_err() {
+            if !is_pinned && self.pin_now(session, generation, Some(*csn), *count).is_err() {
                 lost.push(*csn);
             }
         }
@@ -185,20 +190,28 @@ impl FederationService {
         let (service, session) = (Arc::clone(self), Arc::clone(session));
         tokio::spawn(async move {
             tokio::time::sleep(patience).await;
-            if session.lock().generation == generation {
-                service.end_for(&session, if is_closed { "connection closed" } else { "silence" });
-            }
+            let why = if is_closed { "connection closed" } else { "silence" };
+            service.end_for(&session, Some(generation), why);
         });
     }
 
     /// Ends a session whose client said goodbye, as soon as none of its transactions is being published.
     pub fn end(self: &Arc<Self>, session: &Arc<CatalogueSession>) {
-        self.end_for(session, "goodbye");
+        self.end_for(session, None, "goodbye");
     }
 
-    fn end_for(self: &Arc<Self>, session: &Arc<CatalogueSession>, why: &'static str) {
+    /// Ends a session; if a stream is given, only if that is its client's last one.
+    fn end_for(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        generation: Option<u64>,
+        why: &'static str,
+    ) {
         let is_publishing = {
             let mut state = session.lock();
+            if generation.is_some_and(|generation| generation != state.generation) {
+                return;
+            }
             (state.is_over, state.end) = (true, why);
             state.publishing > 0
         };
@@ -226,10 +239,13 @@ impl FederationService {
         let (held, waits, pins) = {
             let mut state = session.lock();
             let held = state.release_unless(|_| false);
-            let waits = state.waiting.drain().map(|(_, wait)| wait).collect();
+            let waits: Vec<_> = state.waiting.drain().map(|(_, wait)| wait).collect();
             (held, waits, std::mem::take(&mut state.pins))
         };
         drop(pins);
+        if !waits.is_empty() {
+            session.forget_outcomes();
+        }
         self.give_up_all(session, waits);
         for ((number, target), held) in held {
             self.free(OwnerId { session: session.number(), number }, target, held);

@@ -1,7 +1,8 @@
 //! Locks and pins of sessions.
 //!
 //! A lock is taken in the table first, and then in the kernel unless its target is a container. Only then does the
-//! session hold it, so a lock that is granted after its session has ended is freed at once.
+//! session hold it, so a lock that is granted after its session has ended is freed at once. Outcomes are delivered on the
+//! stream that asked for them, and not after the session has ended: its client asks again in the next stream or session.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -73,7 +74,7 @@ impl FederationService {
         operation: SessionOperation,
     ) -> Result<Option<OperationOutcome>> {
         session.check_current(generation)?;
-        Ok(match operation {
+        let outcome = match operation {
             SessionOperation::Lock { number, owner, target, kind, wait } => {
                 let since = Instant::now();
                 let deadline = wait.and_then(|wait| since.checked_add(wait));
@@ -92,12 +93,15 @@ impl FederationService {
                 }
                 None
             }
-            SessionOperation::Pin { number, csn } => self.pin(session, number, csn),
+            SessionOperation::Pin { number, csn } => self.pin(session, generation, number, csn),
             SessionOperation::Unpin { csn } => {
                 unpin(session, csn);
                 None
             }
-        })
+        };
+        // What was granted to a session that has ended meanwhile is free, and its client asks again in a new one.
+        outcome.iter().try_for_each(|_| session.check_current(generation))?;
+        Ok(outcome)
     }
 
     pub(super) fn lock(
@@ -117,7 +121,9 @@ impl FederationService {
         let mut answer = self.table.try_lock(owner, request.target, request.kind);
         if answer == LockAnswer::Busy && !request.is_late() {
             // The wait is recorded before the request is queued, because the thread that grants the lock looks it up.
-            self.begin_wait(session, request);
+            if let Err(error) = self.begin_wait(session, request) {
+                return refused(error);
+            }
             let ticket =
                 Ticket { session: Arc::clone(session), request, since_ms: clock::utc_ms() };
             answer = self.table.lock(owner, request.target, request.kind, ticket);
@@ -130,23 +136,21 @@ impl FederationService {
             LockAnswer::Waits => None,
             LockAnswer::Busy => {
                 let busy = move |service: &Self| service.busy(&request.target, Duration::ZERO);
-                self.refuse(session, request.number, busy)
+                self.refuse(session, request, busy)
             }
             LockAnswer::Duplicate if has_earlier => {
                 self.repeat(session, request);
                 None
             }
-            LockAnswer::Duplicate => {
-                self.refuse(session, request.number, move |service| Error::Invalid {
-                    what: format!(
-                        "{} is already locked by this owner",
-                        service.describe(&request.target)
-                    ),
-                })
-            }
+            LockAnswer::Duplicate => self.refuse(session, request, move |service| Error::Invalid {
+                what: format!(
+                    "{} is already locked by this owner",
+                    service.describe(&request.target)
+                ),
+            }),
             LockAnswer::Deadlock(cycle) => {
                 self.deadlocks.fetch_add(1, Ordering::Relaxed);
-                self.refuse(session, request.number, move |service| {
+                self.refuse(session, request, move |service| {
                     let cycle =
                         cycle.iter().map(|link| service.describe_wait(link.waiter, &link.target));
                     Error::Deadlock { cycle: cycle.collect() }
@@ -163,7 +167,7 @@ impl FederationService {
             if session.check_current(request.generation).is_ok()
                 && let Some(outcome) = service.lock(&session, request)
             {
-                session.push_outcome_of(request.generation, outcome);
+                session.push_outcome(request.generation, outcome);
             }
         });
     }
@@ -173,12 +177,13 @@ impl FederationService {
     fn refuse(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
-        number: u64,
+        request: LockRequest,
         why: impl FnOnce(&Self) -> Error + Send + 'static,
     ) -> Option<OperationOutcome> {
         let (service, session) = (Arc::clone(self), Arc::clone(session));
         spawn_blocking(move || {
-            session.push_outcome(OperationOutcome { number, result: Err(why(&service)) })
+            let outcome = OperationOutcome { number: request.number, result: Err(why(&service)) };
+            session.push_outcome(request.generation, outcome);
         });
         None
     }
@@ -192,17 +197,27 @@ impl FederationService {
         session.lock().check_share()
     }
 
-    fn begin_wait(self: &Arc<Self>, session: &Arc<CatalogueSession>, request: LockRequest) {
+    /// Records a wait, unless the session has ended or its client has opened another stream.
+    fn begin_wait(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        request: LockRequest,
+    ) -> Result<()> {
+        let LockRequest { number, owner, target, .. } = request;
+        let mut state = session.lock();
+        if !state.is_current(request.generation) {
+            return Err(session_over());
+        }
         let timer = request.deadline.map(|deadline| {
             let (service, session, since) = (Arc::clone(self), Arc::clone(session), Instant::now());
             let give_up = async move {
                 tokio::time::sleep_until(deadline).await;
-                service.give_up(&session, request.number, since.elapsed());
+                service.give_up(&session, number, since.elapsed());
             };
             tokio::spawn(give_up).abort_handle()
         });
-        let wait = PendingLock { owner: request.owner, target: request.target, timer };
-        session.lock().waiting.insert(request.number, wait);
+        state.waiting.insert(number, PendingLock { owner, target, timer });
+        Ok(())
     }
 
     /// Ends a wait that reached its deadline.
@@ -223,8 +238,8 @@ impl FederationService {
         let Some(wait) = session.lock().waiting.remove(&number) else { return };
         let owner = OwnerId { session: session.number(), number: wait.owner };
         let (gone, granted) = self.table.give_up(owner, wait.target);
-        if gone.is_some() {
-            self.refuse(session, number, move |service| why(service, &wait.target));
+        if let Some(gone) = gone {
+            self.refuse(session, gone.ticket.request, move |service| why(service, &wait.target));
         }
         self.grant(granted);
         if let Some(timer) = wait.timer {
@@ -272,7 +287,7 @@ impl FederationService {
         for QueuedRequest { ticket: Ticket { session, request, .. }, .. } in granted {
             end_wait(&session, request.number);
             if let Some(outcome) = self.take_in_kernel(&session, request) {
-                session.push_outcome_of(request.generation, outcome);
+                session.push_outcome(request.generation, outcome);
             }
         }
     }
@@ -298,7 +313,7 @@ impl FederationService {
             let locked = service.kernel.lock(request.target, request.kind, wait, go_on).await;
             let outcome = service.hold(&session, request, locked);
             session.lock().leave_kernel(&request);
-            session.push_outcome_of(request.generation, outcome);
+            session.push_outcome(request.generation, outcome);
         });
         None
     }
@@ -319,7 +334,7 @@ impl FederationService {
         let held = HeldBy { in_kernel, epoch, site_epoch, kind: request.kind };
         let result = locked.and_then(|(epoch, _)| {
             let mut state = session.lock();
-            if state.is_over || state.generation != generation {
+            if !state.is_current(generation) {
                 return Err(session_over());
             }
             state.hold(owner, target, held);
@@ -335,13 +350,15 @@ impl FederationService {
     fn pin(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
+        generation: u64,
         number: u64,
         csn: Option<Csn>,
     ) -> Option<OperationOutcome> {
         let refused = |error| Some(OperationOutcome { number, result: Err(error) });
         {
             let mut state = session.lock();
-            if let Err(error) = state.check_share() {
+            let is_current = state.is_current(generation).then_some(()).ok_or_else(session_over);
+            if let Err(error) = is_current.and_then(|()| state.check_share()) {
                 return refused(error);
             }
             if let Some((_, count)) = csn.and_then(|csn| state.pins.get_mut(&csn)) {
@@ -352,17 +369,17 @@ impl FederationService {
         }
         let (service, session) = (Arc::clone(self), Arc::clone(session));
         spawn_blocking(move || {
-            let result = service.pin_now(&session, csn, 1);
-            let result = result.map(pinned);
-            session.push_outcome(OperationOutcome { number, result });
+            let result = service.pin_now(&session, generation, csn, 1).map(pinned);
+            session.push_outcome(generation, OperationOutcome { number, result });
         });
         None
     }
 
-    /// Adds `count` pins to a snapshot. May wait for the disk.
+    /// Adds `count` pins to a snapshot for the client's stream `generation`. May wait for the disk.
     pub(super) fn pin_now(
         &self,
         session: &CatalogueSession,
+        generation: u64,
         csn: Option<Csn>,
         count: u32,
     ) -> Result<Csn> {
@@ -371,7 +388,7 @@ impl FederationService {
             None => self.catalog.pin_head()?,
         };
         let mut state = session.lock();
-        if state.is_over {
+        if !state.is_current(generation) {
             return Err(session_over());
         }
         let pin = state.pins.entry(csn).or_insert((guard, 0));

@@ -55,7 +55,7 @@ impl FederationService {
             && self.still_exists(request.target).await;
         let is_held = is_same && {
             let mut state = session.lock();
-            let is_current = !state.is_over && state.generation == request.generation;
+            let is_current = state.is_current(request.generation);
             if is_current {
                 state.hold(request.owner, request.target, held);
             }

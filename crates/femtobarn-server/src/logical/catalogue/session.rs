@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use femtobarn_catalog::{Csn, Error, Holder, LockKind, LockTarget, Result};
+use femtobarn_rpc::SESSION_OVER;
 use femtobarn_rpc::convert::ClientOwner;
 use md5::{Digest, Md5};
 use parking_lot::{Mutex, MutexGuard};
@@ -127,35 +128,29 @@ impl CatalogueSession {
     /// # Errors
     /// [`Error::Closed`] for these.
     pub(super) fn check_current(&self, generation: u64) -> Result<()> {
-        let state = self.lock();
-        let is_current = !state.is_over && state.generation == generation;
-        is_current.then_some(()).ok_or_else(session_over)
+        self.lock().is_current(generation).then_some(()).ok_or_else(session_over)
     }
 
-    /// Queues an outcome for the client.
-    pub(super) fn push_outcome(&self, outcome: OperationOutcome) {
-        self.outcomes.lock().push(outcome);
-        self.has_outcomes.notify_one();
-    }
-
-    /// Queues an outcome for the client's stream `generation`. On a later stream the client has asked again, under the
-    /// same number.
-    pub(super) fn push_outcome_of(&self, generation: u64, outcome: OperationOutcome) {
+    /// Queues an outcome for the client's stream `generation`. On a later stream, or in the session after this one, the
+    /// client has asked again under the same number.
+    pub(super) fn push_outcome(&self, generation: u64, outcome: OperationOutcome) {
         let state = self.lock();
-        if state.generation == generation {
-            self.push_outcome(outcome);
+        if state.is_current(generation) {
+            self.outcomes.lock().push(outcome);
         }
+        // The stream of a session that has ended gets no outcome: it ends.
+        self.has_outcomes.notify_one();
     }
 
     /// The next outcomes for the client's stream `generation`; waits until there are some.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the client has opened another stream.
+    /// [`Error::Closed`] if the client has opened another stream, or the session has ended.
     pub async fn outcomes(&self, generation: u64) -> Result<Vec<OperationOutcome>> {
         loop {
             {
                 let state = self.lock();
-                if state.generation != generation {
+                if !state.is_current(generation) {
                     // The notification may have been meant for the other stream.
                     self.has_outcomes.notify_one();
                     return Err(session_over());
@@ -174,7 +169,7 @@ impl CatalogueSession {
         self.lock().waiting.len()
     }
 
-    /// Drops the outcomes for an earlier stream.
+    /// Drops the outcomes for an earlier stream, or of a session that has ended; a stream that waits for them ends.
     pub(super) fn forget_outcomes(&self) {
         self.outcomes.lock().clear();
         self.has_outcomes.notify_one();
@@ -183,5 +178,5 @@ impl CatalogueSession {
 
 /// The error for a client whose session is unknown, or was resumed on another stream.
 pub(super) fn session_over() -> Error {
-    Error::Closed { what: "the session is over; open it again".to_owned() }
+    Error::Closed { what: SESSION_OVER.to_owned() }
 }

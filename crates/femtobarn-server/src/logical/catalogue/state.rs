@@ -98,6 +98,11 @@ pub(super) struct DatabaseWrites {
 }
 
 impl SessionState {
+    /// Whether the session goes on, and `generation` is its client's last stream.
+    pub(super) fn is_current(&self, generation: u64) -> bool {
+        !self.is_over && self.generation == generation
+    }
+
     /// Refuses more locks and pins than a client can need.
     ///
     /// # Errors

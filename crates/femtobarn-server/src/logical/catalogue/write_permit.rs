@@ -182,8 +182,10 @@ impl Drop for WriteInProgress {
         if is_freed {
             service.sweep(target);
         }
-        let answers = to_lock.into_iter().filter_map(|request| service.lock(session, request));
-        answers.for_each(|outcome| session.push_outcome(outcome));
+        for request in to_lock {
+            let answer = service.lock(session, request);
+            answer.into_iter().for_each(|it| session.push_outcome(request.generation, it));
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod hostile;
 mod locks;
 mod look_ups;
 mod older_clients;
+mod outcomes;
 // The PostgreSQL of the catalogue's own tests.
 #[allow(dead_code)]
 #[path = "../../../../femtobarn-catalog/tests/it/postgres.rs"]

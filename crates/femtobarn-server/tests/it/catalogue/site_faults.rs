@@ -28,7 +28,7 @@ fn joining(name: &str, url: String) -> JoiningServer {
 }
 
 /// The service of the server "one", to which no client can connect.
-fn service_at_one(sites: &Sites) -> Arc<FederationService> {
+pub(super) fn service_at_one(sites: &Sites) -> Arc<FederationService> {
     let service = FederationService::open("lhc.fed", &sites.place("one"), false, LONG).unwrap();
     let own = joining("one", "root://127.0.0.1:1//lhc.fed".to_owned());
     let site = JoinedSite::join(Arc::clone(service.catalog()), own, LONG).unwrap();
@@ -37,7 +37,11 @@ fn service_at_one(sites: &Sites) -> Arc<FederationService> {
 }
 
 /// Locks a database exclusively if it is free.
-async fn lock(service: &Arc<FederationService>, of: &Welcome, id: DatabaseId) -> Result<()> {
+pub(super) async fn lock(
+    service: &Arc<FederationService>,
+    of: &Welcome,
+    id: DatabaseId,
+) -> Result<()> {
     let (target, kind) = (LockTarget::Database(id), LockKind::Exclusive);
     let wait = Some(Duration::ZERO);
     let lock = SessionOperation::Lock { number: 1, owner: 1, target, kind, wait };

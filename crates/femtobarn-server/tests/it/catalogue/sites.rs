@@ -32,7 +32,8 @@ use super::site_faults::{
     a_commit_that_another_server_refuses_is_in_doubt,
     a_database_stays_locked_while_it_is_handed_over,
     a_database_that_moves_while_it_is_checked_is_not_damaged,
-    a_server_that_has_left_does_not_join_again, homes_of_dropped_databases_are_forgotten,
+    a_server_that_has_left_does_not_join_again, homes_of_dropped_databases_are_forgotten, lock,
+    service_at_one,
 };
 use super::{LONG, connect, engine, until};
 use crate::metrics::get;
@@ -59,6 +60,7 @@ fn several_servers_serve_one_federation() {
     a_home_that_is_away_for_good_is_not_waited_for(&postgres);
     a_database_without_a_home_gets_the_server_with_its_file(&postgres);
     a_session_is_not_opened_while_its_lost_locks_cannot_be_freed(&postgres);
+    a_session_that_has_ended_is_opened_when_its_locks_are_free(&postgres);
     a_server_that_cannot_start_gives_its_name_back(&postgres);
     a_federation_whose_catalogue_is_slow_delays_no_lease_in_another(&postgres);
     clients_are_sent_to_the_home_with_its_scheme(&postgres);
@@ -268,6 +270,27 @@ fn a_session_is_not_opened_while_its_lost_locks_cannot_be_freed(postgres: &Postg
         assert!(session.holds(target), "it is not free");
         while open_session().await.is_err() {}
         assert!(!session.holds(target));
+    });
+}
+
+/// Clients once took this for the answer to what they had asked for: whoever has other servers failed at once, and no
+/// transaction was run again.
+fn a_session_that_has_ended_is_opened_when_its_locks_are_free(postgres: &Postgres) {
+    let sites = Sites::new(postgres);
+    let id = new_database(&sites.catalog, "run7");
+    let service = service_at_one(&sites);
+    Runtime::new().unwrap().block_on(async {
+        let opened = service.open_session(claims()).await.unwrap();
+        lock(&service, &opened, id).await.unwrap();
+        let held = (1, LockTarget::Database(id), LockKind::Exclusive, 0);
+        let claims = SessionClaims { session: opened.session.id(), locks: vec![held], ..claims() };
+        postgres.signal_all(Signal::SIGSTOP);
+        service.end(&opened.session);
+        let refused = service.open_session(claims.clone()).await;
+        postgres.signal_all(Signal::SIGCONT);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
+        while service.open_session(claims.clone()).await.is_err() {}
+        assert!(!opened.session.holds(LockTarget::Database(id)));
     });
 }
 
