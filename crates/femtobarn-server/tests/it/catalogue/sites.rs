@@ -214,7 +214,7 @@ fn a_home_that_is_away_for_good_is_not_waited_for(postgres: &Postgres) {
     let error = owner.share_database(id, LONG * 60).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let text = error.to_string();
-    for part in ["server \"other\" (root://127.0.0.1:1//lhc.fed)", "away for 3", "start it again"] {
+    for part in ["server \"other\" (root://127.0.0.1:1//lhc.fed)", "its lease ended 3", "start it again"] {
         assert!(text.contains(part), "{text}");
     }
     let _guard = owner.share_database(other, LONG).unwrap();
