@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -67,11 +66,23 @@ def test_a_short_run_has_no_verdict() -> None:
 
 
 def test_open_files_of_a_process_are_told_by_their_kinds(tmp_path: Path) -> None:
-    before = sample_of(os.getpid())
-    kept, removed = tmp_path / "kept", tmp_path / "removed"
-    with kept.open("w"), removed.open("w"), socket.socket():
-        removed.unlink()
-        after = sample_of(os.getpid())
+    # Other tests and libraries may open and close files of this process meanwhile.
+    code = (
+        "import os, socket; input('started'); kept, removed, other = "
+        "open('kept', 'w'), open('removed', 'w'), socket.socket(); os.remove('removed'); input('opened')"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", code], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stdout.read(7) == b"started"
+        before = sample_of(child.pid)
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        assert child.stdout.read(6) == b"opened"
+        after = sample_of(child.pid)
+        child.communicate(b"\n")
     assert before is not None
     assert after is not None
     more = {kind: count - before.open_files[kind] for kind, count in after.open_files.items()}

@@ -63,7 +63,8 @@ class Operators:
     deeds: list[Deed] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     """What was found to be wrong meanwhile."""
-    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _tags: Iterator[int] = field(default_factory=itertools.count)
+    _killed: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def url(self) -> str:
@@ -110,7 +111,7 @@ class Operators:
     def tag(self) -> None:
         """Tag the newest commit, and forget the oldest tag."""
         with fb.open(self.url) as fed:
-            fed.tag(f"soak-{next(self._numbers):06}")
+            fed.tag(f"soak-{next(self._tags):06}")
             for tag in sorted(fed.tags(), key=lambda each: each["name"])[:-TAGS]:
                 fed.untag(tag["name"])
 
@@ -172,7 +173,7 @@ class Operators:
     def kill_client(self) -> None:
         """Kill a client, each time of another kind of those that fail in this half of the run."""
         kinds = list(LEDGERS)[time.monotonic() >= self.halfway :: 2]
-        self.clients.kill(kinds[next(self._numbers) % len(kinds)])
+        self.clients.kill(kinds[next(self._killed) % len(kinds)])
 
     def back_up(self) -> None:
         """Dump the catalogue, then copy the databases, whose files may be newer than the dump."""

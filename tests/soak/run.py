@@ -46,9 +46,12 @@ WARM_UP = 0.25
 # What may grow over the rest of the run: a share of the median, or an amount.
 MEMORY, DESCRIPTORS, THREADS = Rule(0.1, 8e6), Rule(0.1, 5), Rule(0.1, 3)
 CONNECTIONS = Rule(0.1, 5)
-CACHES, SOCKETS = Rule(0.25, 160e6), Rule(0.5, 25)
-"""Of clients, whose caches of versions may fill for longer than a short run; and of servers: clients of one
-that fails go to another one, and stay there."""
+CACHES = Rule(0.1, 8e6 + (128 << 20))
+"""For memory of clients, whose caches of versions, 128 MiB at most, may not be full when a short run ends."""
+FULL_SECONDS = 1800.0
+"""A run of more than this is not short."""
+SOCKETS = Rule(0.5, 25)
+"""Of servers: clients of one that fails go to another one, and stay there."""
 DISK, CATALOGUE = Rule(0.15, 0.3), Rule(0.15, 200)
 MEDIAN, SLOWEST = Rule(0.25, 0.005), Rule(0.5, 0.05)
 
@@ -114,6 +117,8 @@ def under_load(site: Site, folder: Path, settings: Settings) -> dict[str, Any]:
     finally:
         registers.end()
     faults += final_faults(operators, operations)
+    if not any(sample.postgres_connections for sample in sampler.samples):
+        faults.append("no connection of PostgreSQL was counted")
     trends = [
         trend_of(series, WARM_UP * seconds)
         for series in series_of(sampler.samples, operations, began, seconds)
@@ -175,7 +180,9 @@ def series_of(
         yield from series_of_process(f"server {server}", of_server, MEMORY, SOCKETS)
     for kind in KINDS:
         of_client = [(each.time - began, each.clients[kind]) for each in samples if kind in each.clients]
-        yield from series_of_process(f"client {kind}", of_client, CACHES, DESCRIPTORS)
+        # The client `http` has no cache.
+        memory = MEMORY if kind == "http" or seconds > FULL_SECONDS else CACHES
+        yield from series_of_process(f"client {kind}", of_client, memory, DESCRIPTORS)
     times, lives = [each.time - began for each in samples], [0] * len(samples)
     shares = [each.disk_bytes / max(each.live_bytes, 1) for each in samples]
     yield Series("disk for each live byte", "B", DISK, times, shares, lives)
