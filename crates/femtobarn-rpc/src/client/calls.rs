@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use femtobarn_catalog::{Commit, Csn, Error, ErrorKind, Result, clock, interrupts};
 use prost::Message;
@@ -163,7 +163,7 @@ impl RemoteSession {
         let mut has_other_token = false;
         loop {
             request.again = sent.why.is_some();
-            let opened = self.wait_open(deadline).await;
+            let opened = self.wait_open_to_publish(deadline, request.again).await;
             opened.map_err(|error| self.in_doubt(error, sent))?;
             if let Err(lost) = self.check_locks(commit) {
                 if !request.again {
@@ -208,6 +208,23 @@ impl RemoteSession {
                 return Err(self.in_doubt(error, sent));
             }
             tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Waits until the session is open. For a transaction that was sent, a refusal does not end the wait before the
+    /// deadline: the outcome can still be learned with a token that is renewed meanwhile.
+    async fn wait_open_to_publish(&self, deadline: Instant, was_sent: bool) -> Result<()> {
+        let mut refused = None;
+        loop {
+            match self.wait_open(deadline).await {
+                Err(error) if was_sent && error.kind() == ErrorKind::Denied => {
+                    refused = Some(error)
+                }
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    return Err(refused.unwrap_or(error));
+                }
+                opened => return opened,
+            }
         }
     }
 

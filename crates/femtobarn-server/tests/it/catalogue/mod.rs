@@ -15,7 +15,7 @@ mod outcomes;
 #[allow(dead_code)]
 #[path = "../../../../femtobarn-catalog/tests/it/postgres.rs"]
 mod postgres;
-mod proxy;
+pub(crate) mod proxy;
 mod round_trips;
 mod sessions;
 mod site_faults;
