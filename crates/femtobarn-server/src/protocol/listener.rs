@@ -55,7 +55,8 @@ pub struct Peer {
     pub certificate: Option<Arc<CertifiedName>>,
 }
 
-/// Keeps the slot of a connection while it carries another protocol; in the extensions of requests of HTTP and gRPC.
+/// Keeps a connection among those of its thread ([`Workers`]) while it carries another protocol; in the extensions of
+/// requests of HTTP and gRPC. The connection's slot goes with its stream.
 #[derive(Clone)]
 pub struct ConnectionClaim {
     _open: mpsc::Sender<()>,
