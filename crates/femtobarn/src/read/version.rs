@@ -30,7 +30,7 @@ const LAST_VERSIONS_MAX: usize = 4096;
 const VERSION_BYTES_MAX: u64 = 128 << 20;
 /// Versions that are retained at least, however large they are, and by which the cache is divided.
 const LARGE_VERSIONS_MIN: usize = 32;
-/// Bytes of an open version without its page lists, about.
+/// Bytes of an open version without its annex and page lists, about.
 const VERSION_BYTES: u64 = 32 << 10;
 /// Versions of classes that a process retains.
 const CLASSES_MAX: usize = 1024;
@@ -83,24 +83,25 @@ pub(crate) struct VersionParts<'a> {
 
 type VersionKey = (DatabaseId, u64, ContainerId, Csn);
 
-/// Weighs a version by the page lists that its reader may hold: after many small commits they are longer than all else, and each
-/// version has its own.
+/// Weighs a version by its annex, and by the page lists that its reader may hold: after many small commits they are
+/// longer than all else, and each version has its own.
 #[derive(Clone)]
-struct ByPageLists;
+struct ByMetadata;
 
-impl Weighter<VersionKey, Arc<OpenVersion>> for ByPageLists {
+impl Weighter<VersionKey, Arc<OpenVersion>> for ByMetadata {
     fn weight(&self, _: &VersionKey, version: &Arc<OpenVersion>) -> u64 {
         let groups = &version.reader.footer().cluster_groups;
-        retained_bytes(groups.iter().map(|group| group.page_list.length))
+        let page_lists = groups.iter().map(|group| group.page_list.length);
+        retained_bytes(page_lists.chain([version.row.annex.size]))
     }
 }
 
-/// Bytes that an open version takes, about, of the lengths of its page lists, which are held as they are stored and decoded. One
-/// takes no more than leaves room for [`LARGE_VERSIONS_MIN`].
-fn retained_bytes(page_lists: impl Iterator<Item = u64>) -> u64 {
-    let lists = page_lists.fold(0, u64::saturating_add);
+/// Bytes that an open version takes, about, of the lengths of its annex and page lists, which are held as they are
+/// stored and decoded. One takes no more than leaves room for [`LARGE_VERSIONS_MIN`].
+fn retained_bytes(lengths: impl Iterator<Item = u64>) -> u64 {
+    let bytes = lengths.fold(0, u64::saturating_add);
     let most = VERSION_BYTES_MAX / LARGE_VERSIONS_MIN as u64;
-    lists.saturating_mul(2).saturating_add(VERSION_BYTES).min(most)
+    bytes.saturating_mul(2).saturating_add(VERSION_BYTES).min(most)
 }
 
 /// Opens versions of containers, and retains those that cannot change.
@@ -109,7 +110,7 @@ pub(crate) struct OpenVersions {
     files: Arc<OpenDatabaseFiles>,
     pages: Arc<PageCache>,
     /// By database, its epoch, container and commit. In a new epoch, a version may refer to other bytes.
-    cache: Cache<VersionKey, Arc<OpenVersion>, ByPageLists>,
+    cache: Cache<VersionKey, Arc<OpenVersion>, ByMetadata>,
     /// The version of each container that was opened last; further versions take over the parts that all versions
     /// share.
     last: Cache<(DatabaseId, u64, ContainerId), Weak<OpenVersion>>,
@@ -129,7 +130,7 @@ impl OpenVersions {
         files: Arc<OpenDatabaseFiles>,
         pages: Arc<PageCache>,
     ) -> Self {
-        let cache = retained_versions(ByPageLists);
+        let cache = retained_versions(ByMetadata);
         let last = Cache::new(LAST_VERSIONS_MAX);
         OpenVersions { catalog, files, pages, cache, last, classes: Cache::new(CLASSES_MAX) }
     }
