@@ -1,6 +1,6 @@
 //! All rows, including dropped ones, for maintenance, dumps and statistics.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
@@ -92,6 +92,13 @@ impl LocalCatalogue {
     pub fn all_versions(&self, database: DatabaseId) -> Result<Vec<VersionRow>> {
         let sql = format!("{VERSION} WHERE v.database = ?1 ORDER BY v.container, v.csn");
         self.all(&sql, [database.0], version_row)
+    }
+
+    /// The databases that were dropped.
+    pub fn dropped_databases(&self) -> Result<HashSet<DatabaseId>> {
+        let sql = "SELECT id FROM databases WHERE dropped IS NOT NULL";
+        let found = self.all(sql, params![], |row| Ok(DatabaseId(row.get(0)?)))?;
+        Ok(found.into_iter().collect())
     }
 
     /// The numbers of rows in the catalogue.

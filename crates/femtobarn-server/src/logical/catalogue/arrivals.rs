@@ -4,9 +4,9 @@
 //!    for a moment. In between, bytes are written only after the former end of the file, in space that was free then,
 //!    and to the front; these are copied at the end. A new epoch at the beginning ends the writers' reservations of
 //!    space.
-//! 2. The home changes in one step, while the database is locked, and after the file here is durable as a whole. A
-//!    crash before that leaves a copy under another name, which the next attempt replaces; a crash after it leaves the
-//!    old file, which belongs to no database.
+//! 2. The home changes in one step, while the database is locked, and after the file here is durable as a whole. An
+//!    error before that removes the copy; a crash leaves it under another name, and the next attempt replaces it. A
+//!    crash after it leaves the old file, which belongs to no database.
 //! 3. The home gives a database up, and removes its file, after it has seen the whole file at the other server. In
 //!    between, no other session can lock the database there, even if the session of the move ends.
 //! 4. A move continues when its client has disconnected; a client may ask for it any number of times.
@@ -162,7 +162,7 @@ impl FederationService {
         for _ in 0..ATTEMPTS {
             let row = &self.catalog.database_by_id(id, Csn::MAX)?;
             let path = self.catalog.folder().join(&row.path);
-            let draft = draft_of(&path, row);
+            let draft = Draft(path.with_file_name(format!(".moving-{}", row.id)));
             let failed = |error| failed(&path, error);
             if let Some(folder) = path.parent() {
                 fs::create_dir_all(folder).map_err(failed)?;
@@ -178,7 +178,7 @@ impl FederationService {
                 .truncate(true)
                 .read(true)
                 .write(true)
-                .open(&draft)
+                .open(&draft.0)
                 .map_err(failed)?;
             let copy = |range: BlobRange| -> Result<()> {
                 remote.read(range, |offset, bytes| {
@@ -199,7 +199,7 @@ impl FederationService {
             free.iter().try_for_each(|extent| copy(extent.range))?;
             file.set_len(end).and_then(|()| file.sync_all()).map_err(failed)?;
             let naming = self.arrivals.names.lock();
-            fs::rename(&draft, &path).map_err(failed)?;
+            fs::rename(&draft.0, &path).map_err(failed)?;
             drop(naming);
             let folder = path.parent().unwrap_or(&path);
             File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
@@ -286,9 +286,14 @@ fn exclusive(source: &RemoteCatalogue, row: &DatabaseRow) -> Result<LockGuard> {
     source.locks().owner().lock_database_exclusive(row.id, LOCK_WAIT)
 }
 
-/// The path of the incomplete copy.
-fn draft_of(path: &Path, row: &DatabaseRow) -> PathBuf {
-    path.with_file_name(format!(".moving-{}", row.id))
+/// The path of the incomplete copy, which is removed if the copy does not get its name.
+struct Draft(PathBuf);
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // Mostly there is none any more. One that cannot be removed is replaced by the next attempt.
+        drop(fs::remove_file(&self.0));
+    }
 }
 
 fn failed(path: &Path, error: std::io::Error) -> Error {

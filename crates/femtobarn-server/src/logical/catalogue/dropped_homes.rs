@@ -1,34 +1,37 @@
 //! The homes of dropped databases, which a server forgets now and then: programs may make and drop databases for years.
+//!
+//! Homes of databases that are not committed yet are kept: their transactions show them as fences.
 
-use std::collections::HashSet;
-
-use femtobarn_catalog::{Csn, DatabaseId, Result};
+use femtobarn_catalog::{DatabaseId, Result};
 
 use super::site::Site;
 
-/// Homes that may be known beyond twice those of the databases that there are.
-const SPARE_MAX: u64 = 256;
+/// Homes that may become known, beyond twice those that were kept, before the server looks again for dropped ones.
+const SPARE_MAX: usize = 256;
 
 impl Site {
-    /// Forgets the homes of dropped databases, if they are many beside the `live` databases whose home this server is.
-    ///
-    /// # Errors
-    /// Those of the catalogue.
-    pub(super) fn forget_dropped(&self, live: u64) -> Result<()> {
-        let known: HashSet<_> = {
+    /// Forgets the homes of dropped databases, if many homes became known since that was done last. If the catalogue
+    /// does not answer, that is done another time.
+    pub(super) fn forget_dropped(&self) {
+        if let Err(error) = self.try_forget_dropped() {
+            tracing::warn!(%error, "the homes of dropped databases are not forgotten yet");
+        }
+    }
+
+    fn try_forget_dropped(&self) -> Result<()> {
+        let is_little = {
             let state = self.state.lock();
-            state.homes.keys().chain(state.handed_over.keys()).copied().collect()
+            state.homes.len() + state.handed_over.len() <= 2 * state.homes_kept + SPARE_MAX
         };
-        if known.len() as u64 <= live.saturating_mul(2).saturating_add(SPARE_MAX) {
+        if is_little {
             return Ok(());
         }
-        let databases = self.catalog.databases(Csn::MAX)?;
-        let live: HashSet<_> = databases.iter().map(|row| row.id).collect();
-        // What was learned since is of no database that had been dropped before.
-        let is_kept = |id: &DatabaseId| live.contains(id) || !known.contains(id);
+        let dropped = self.catalog.dropped_databases()?;
+        let is_kept = |id: &DatabaseId| !dropped.contains(id);
         let mut state = self.state.lock();
         state.homes.retain(|id, _| is_kept(id));
         state.handed_over.retain(|id, _| is_kept(id));
+        state.homes_kept = state.homes.len() + state.handed_over.len();
         Ok(())
     }
 }

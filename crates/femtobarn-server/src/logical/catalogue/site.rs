@@ -47,6 +47,8 @@ pub(super) struct SiteState {
     changes: u64,
     /// The servers that got databases of this one.
     pub(super) handed_over: HashMap<DatabaseId, String>,
+    /// How many of both were kept when those of dropped databases were forgotten last.
+    pub(super) homes_kept: usize,
     /// The servers of the federation, as of the last renewal, or the last beginning of a session.
     servers: Vec<ServerRow>,
 }
@@ -77,6 +79,7 @@ impl Site {
             homes: HashMap::new(),
             changes: 0,
             handed_over: HashMap::new(),
+            homes_kept: 0,
             servers,
         });
         let (fencing, reached) = (Arc::default(), ReachedServers::default());
@@ -280,8 +283,6 @@ impl Site {
             state.until = began + self.lease * 3 / 4;
         }
         let servers = self.catalog.servers()?;
-        let own = servers.iter().find(|row| row.name == self.own.name);
-        self.forget_dropped(own.map_or(0, |row| row.databases))?;
         let is_dead = |row: &ServerRow| {
             row.storage == self.own.storage
                 && row.name != self.own.name
@@ -295,13 +296,10 @@ impl Site {
         drop(state);
         if has_dead {
             for (server, databases) in self.catalog.take_over(&self.own.name, epoch)? {
-                tracing::warn!(
-                    server,
-                    databases,
-                    "took over the databases of a server that is offline"
-                );
+                tracing::warn!(server, databases, "took over databases of an offline server");
             }
         }
+        self.forget_dropped();
         Ok(())
     }
 

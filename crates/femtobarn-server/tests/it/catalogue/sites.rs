@@ -31,7 +31,7 @@ use super::postgres::Postgres;
 use super::site_faults::{
     a_commit_that_another_server_refuses_is_in_doubt,
     a_database_stays_locked_while_it_is_handed_over,
-    a_database_that_moves_while_it_is_checked_is_not_damaged,
+    a_database_that_moves_while_it_is_checked_is_not_damaged, a_move_that_fails_leaves_no_copy,
     a_server_that_has_left_does_not_join_again, homes_of_dropped_databases_are_forgotten, lock,
     service_at_one,
 };
@@ -69,6 +69,7 @@ fn several_servers_serve_one_federation() {
     a_server_that_has_left_does_not_join_again(&postgres);
     a_commit_that_another_server_refuses_is_in_doubt(&postgres);
     homes_of_dropped_databases_are_forgotten(&postgres);
+    a_move_that_fails_leaves_no_copy(&postgres);
     a_database_that_moves_while_it_is_checked_is_not_damaged(&postgres);
 }
 
@@ -214,7 +215,9 @@ fn a_home_that_is_away_for_good_is_not_waited_for(postgres: &Postgres) {
     let error = owner.share_database(id, LONG * 60).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let text = error.to_string();
-    for part in ["server \"other\" (root://127.0.0.1:1//lhc.fed)", "its lease ended 3", "start it again"] {
+    for part in
+        ["server \"other\" (root://127.0.0.1:1//lhc.fed)", "its lease ended 3", "start it again"]
+    {
         assert!(text.contains(part), "{text}");
     }
     let _guard = owner.share_database(other, LONG).unwrap();

@@ -99,6 +99,11 @@ impl LinkTargetCache {
         LinkTargetCache { at, elsewhere, known: HashMap::new() }
     }
 
+    /// Whether a container was not found in one of these databases.
+    pub(super) fn has_missed_any(&self, databases: &HashSet<DatabaseId>) -> bool {
+        self.known.iter().any(|((of, _), found)| found.is_none() && databases.contains(of))
+    }
+
     /// Why a link dangles; `None` if its target exists.
     pub(super) fn missing(
         &mut self,

@@ -40,6 +40,9 @@ use crate::storage::file::DatabaseFile;
 use crate::storage::places;
 use links::LinkTargetCache;
 
+/// How often a database is checked again because it has moved, or one to which its objects link.
+const AGAIN_MAX: u32 = 2;
+
 /// The depth of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckLevel {
@@ -60,10 +63,7 @@ impl Federation {
     pub fn check(&self, level: CheckLevel, progress: &mut Watch<'_>) -> Result<CheckReport> {
         let catalog = self.inner.local()?;
         let head = catalog.head()?;
-        let elsewhere = catalog.databases_elsewhere()?;
-        if !elsewhere.is_empty() {
-            catalog.check_storage_is_named()?;
-        }
+        let elsewhere = databases_elsewhere(&self.inner)?;
         // Older snapshots include databases that were dropped since.
         let every = catalog.every_database()?;
         let known: Vec<DatabaseRow> = every.iter().map(|record| record.row.clone()).collect();
@@ -92,6 +92,16 @@ impl Federation {
         }
         Ok(checking.report)
     }
+}
+
+/// The databases whose files are at other servers.
+fn databases_elsewhere(inner: &Inner) -> Result<HashSet<DatabaseId>> {
+    let catalog = inner.local()?;
+    let elsewhere = catalog.databases_elsewhere()?;
+    if !elsewhere.is_empty() {
+        catalog.check_storage_is_named()?;
+    }
+    Ok(elsewhere)
 }
 
 fn bytes_of(inner: &Inner, row: &DatabaseRow) -> u64 {
@@ -128,32 +138,53 @@ impl Check<'_, '_> {
     }
 
     /// Checks a database, unless its file is at another server. Before damage is told, it is looked whether the file has moved
-    /// there meanwhile, or one to which its objects link; then the database is checked again.
+    /// there meanwhile, or one to which its objects link; then the database is checked again, at most [`AGAIN_MAX`]
+    /// times.
     fn database_if_here(&mut self, record: &DatabaseRecord) -> Result<()> {
+        let mut again = 0;
         loop {
             if self.elsewhere.contains(&record.row.id) {
                 self.report.elsewhere += 1;
                 return Ok(());
             }
-            let before = self.report.clone();
+            let (before, done) = (self.report.clone(), self.done);
             let checked = self.database(record);
             let is_suspect = checked.is_err() || self.report.has_more_than(&before);
-            if !(self.report.is_complete && is_suspect && self.has_moved_meanwhile()?) {
+            if !(self.report.is_complete
+                && is_suspect
+                && again < AGAIN_MAX
+                && self.has_moved_meanwhile(record.row.id))
+            {
                 return checked;
             }
-            self.report = CheckReport { bytes: self.report.bytes, ..before };
+            (self.report, self.done) = (before, done);
+            again += 1;
         }
     }
 
-    /// Looks again which databases are at other servers; whether these are others.
-    fn has_moved_meanwhile(&mut self) -> Result<bool> {
-        let now = self.inner.local()?.databases_elsewhere()?;
-        let has_moved = now != self.elsewhere;
-        if has_moved {
+    /// Looks again which databases are at other servers; whether one of those that moved there explains a problem of
+    /// `database`: itself, or one whose objects its links did not find.
+    fn has_moved_meanwhile(&mut self, database: DatabaseId) -> bool {
+        let now = match databases_elsewhere(self.inner) {
+            Ok(now) => now,
+            Err(error) => {
+                self.report.add(Problem {
+                    severity: Severity::Notice,
+                    kind: ProblemKind::Disagreement,
+                    place: ProblemLocation::default(),
+                    what: format!("whether databases moved during the check is not known: {error}"),
+                    advice: "check again before you repair".to_owned(),
+                });
+                return false;
+            }
+        };
+        let moved: HashSet<_> = now.difference(&self.elsewhere).copied().collect();
+        let explains = moved.contains(&database) || self.targets.has_missed_any(&moved);
+        if now != self.elsewhere {
             self.targets = LinkTargetCache::new(self.head, now.clone());
             self.elsewhere = now;
         }
-        Ok(has_moved)
+        explains
     }
 
     /// Reports files in the folder of databases that the catalogue does not name.
