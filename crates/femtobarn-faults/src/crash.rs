@@ -204,7 +204,8 @@ fn enumerate(trace: &[FileOperation], random: &mut SplitMix) -> Result<Vec<Crash
     Ok(points)
 }
 
-fn crashes(disk: &CrashDisk, is_fullest: bool, random: &mut SplitMix) -> Vec<Crash> {
+/// Crashes of a disk as it is now; more of them where most changes are pending.
+pub(crate) fn crashes(disk: &CrashDisk, is_fullest: bool, random: &mut SplitMix) -> Vec<Crash> {
     let pending = disk.pending();
     let (count, names) = (pending.len(), disk.pending_names());
     let all = |outcome: ChangeOutcome, names| Crash {

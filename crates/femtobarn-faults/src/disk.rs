@@ -10,6 +10,7 @@
 //!    return, although the program still reads them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::trace::FileOperation;
@@ -104,6 +105,23 @@ pub struct DiskImage {
 }
 
 impl CrashDisk {
+    /// A disk on which all files of an image are durable. `inode` tells their numbers.
+    ///
+    /// # Errors
+    /// The first of `inode`.
+    pub fn of(image: &DiskImage, inode: impl Fn(&Path) -> io::Result<u64>) -> io::Result<Self> {
+        let mut disk = CrashDisk::default();
+        let folders = image.folders.iter().map(|path| (path.clone(), NameTarget::Folder));
+        disk.durable_names.extend(folders);
+        for (number, (path, bytes)) in image.files.iter().enumerate() {
+            disk.files.push(DiskFile { durable: bytes.clone(), pending: vec![] });
+            disk.inodes.insert(inode(path)?, number);
+            disk.durable_names.insert(path.clone(), NameTarget::File(number));
+        }
+        disk.live_names = disk.durable_names.clone();
+        Ok(disk)
+    }
+
     /// Applies an operation of a trace.
     ///
     /// # Errors

@@ -35,6 +35,43 @@ pub const KINDS: [(FaultKind, &str); 5] = [
     (FaultKind::ShortThenFull, "short-then-full"),
 ];
 
+/// The kinds of operations that faults distinguish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperationKind {
+    /// Takes space on the disk.
+    Growing,
+    /// Writes bytes, and takes space for them.
+    Writing,
+    /// Makes a file or folder durable.
+    Syncing,
+    /// Changes names.
+    Other,
+}
+
+impl OperationKind {
+    /// The kind with a number.
+    pub fn from_number(number: u64) -> Option<Self> {
+        [Self::Growing, Self::Writing, Self::Syncing, Self::Other].get(number as usize).copied()
+    }
+
+    /// Whether a fault of this kind makes an operation fail that it strikes first.
+    pub fn is_affected_by(self, kind: FaultKind) -> bool {
+        match kind {
+            FaultKind::Full => matches!(self, OperationKind::Growing | OperationKind::Writing),
+            FaultKind::Error => true,
+            FaultKind::FailedSync => self == OperationKind::Syncing,
+            FaultKind::Short | FaultKind::ShortThenFull => self == OperationKind::Writing,
+        }
+    }
+}
+
+impl FaultKind {
+    /// The name.
+    pub fn name(self) -> &'static str {
+        KINDS.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+    }
+}
+
 impl FromStr for FaultKind {
     type Err = String;
 

@@ -23,6 +23,9 @@ const REGISTERS_EACH: u64 = 2;
 /// Reads of a transaction at most.
 const OPERATIONS_MAX: u64 = 4;
 
+/// How long a writer pauses at most after a failure, if its surroundings are deadly.
+const PAUSE_MS_MAX: u64 = 2000;
+
 /// Creates a federation with empty registers.
 ///
 /// # Errors
@@ -112,7 +115,8 @@ pub enum Surroundings {
     Calm,
     /// Servers fail. A transaction whose server did not answer is aborted, or unknown if it may have been committed.
     Failing,
-    /// As failing, and writers are killed: a transaction is told before it commits, too, as one of unknown outcome.
+    /// As failing, disks are full, and writers are killed: a transaction is told when it has its first lock and before it commits,
+    /// too, as one of unknown outcome.
     Deadly,
 }
 
@@ -148,8 +152,11 @@ pub fn run(
             Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Busy) => {
                 TransactionOutcome::Aborted
             }
-            Err(error) if surroundings != Surroundings::Calm && is_failure(error.kind()) => {
+            Err(error) if is_outcome(error.kind(), surroundings) => {
                 eprintln!("{error}");
+                if surroundings == Surroundings::Deadly {
+                    std::thread::sleep(Duration::from_millis(random.below(PAUSE_MS_MAX)));
+                }
                 if run.is_committing {
                     TransactionOutcome::Unknown
                 } else {
@@ -164,12 +171,21 @@ pub fn run(
     Ok(())
 }
 
+/// Whether an error is what a transaction may end with.
+fn is_outcome(kind: ErrorKind, surroundings: Surroundings) -> bool {
+    match surroundings {
+        Surroundings::Calm => false,
+        Surroundings::Failing => is_failure(kind),
+        Surroundings::Deadly => is_failure(kind) || kind == ErrorKind::Full,
+    }
+}
+
 /// Whether an error may come from a server that failed.
 pub fn is_failure(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Unavailable | ErrorKind::Io)
 }
 
-/// Hears of the operations of a transaction before it commits.
+/// Hears of the operations of a transaction when it has its first lock, and before it commits.
 type Announce<'a> = &'a mut dyn FnMut(&[RegisterOperation]);
 
 /// A transaction that runs.
@@ -195,6 +211,7 @@ fn transact(
     let options = TransactionOptions { lock_wait, isolation, message };
     let mut transaction = federation.transaction(options)?;
     let count = 1 + random.below(OPERATIONS_MAX);
+    let mut has_lock = false;
     for at in 0..count {
         let register = random.below(PATHS.len() as u64 * REGISTERS_EACH);
         let (path, entry) = place(register);
@@ -209,6 +226,9 @@ fn transact(
             operations.push(RegisterOperation::Append(register, *next));
             *next += 1;
             transaction.update(key, &[entry], updated_fields(&[object]))?;
+            if !std::mem::replace(&mut has_lock, true) {
+                announce(operations);
+            }
         }
         if random.one_in(4) {
             std::thread::sleep(Duration::from_micros(random.below(2000)));
@@ -230,8 +250,8 @@ fn with_word(mut object: Value, word: u64) -> Value {
     object
 }
 
-/// Nanoseconds on a clock that all processes of a machine share.
+/// Nanoseconds on a clock that all processes of a machine share, and of a simulation, whose hosts have other clocks of their own.
 fn now() -> u64 {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
     now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }

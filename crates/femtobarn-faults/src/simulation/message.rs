@@ -11,14 +11,16 @@ use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, 
 
 /// The deadline of a wait without one.
 pub const NEVER: u64 = u64::MAX;
+/// What a clock goes on by when it is read, in nanoseconds.
+pub const CLOCK_READ_NS: u64 = 100;
 /// Descriptors in one message at most.
 pub const FILES_MAX: usize = 8;
 
 const CALL_WORDS: usize = 5;
-const ANSWER_WORDS: usize = 3;
+const ANSWER_WORDS: usize = 5;
 const WORD_BYTES: usize = 8;
 
-/// What a thread asks for. Times are nanoseconds of the simulation.
+/// What a thread asks for. Times are nanoseconds of the monotonic clock of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadCallKind {
     /// Others may run first.
@@ -41,8 +43,9 @@ pub enum ThreadCallKind {
     Listen,
     /// Connects to an address and a port; answered with the port of this side and a socket, or a negative error.
     Connect,
-    /// Makes a file durable, which takes a time.
-    Sync,
+    /// Begins an operation on the disk, of the [`OperationKind`](crate::fault::OperationKind) with this number; answered when the
+    /// disk has done what takes its time: with 0, with the code of an error, or with -1 if the operation is done in part.
+    Disk,
 }
 
 const KINDS: [ThreadCallKind; 11] = [
@@ -56,7 +59,7 @@ const KINDS: [ThreadCallKind; 11] = [
     ThreadCallKind::Join,
     ThreadCallKind::Listen,
     ThreadCallKind::Connect,
-    ThreadCallKind::Sync,
+    ThreadCallKind::Disk,
 ];
 
 /// A call of a thread.
@@ -70,15 +73,26 @@ pub struct ThreadCall {
     pub arguments: [u64; 3],
 }
 
+/// The clocks of a host, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HostTimes {
+    /// The clock of the simulation, which hosts do not have.
+    pub simulation: u64,
+    /// The monotonic clock.
+    pub monotonic: u64,
+    /// The time of day, since 1970.
+    pub of_day: u64,
+}
+
 /// The answer to a call, with which its thread goes on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallAnswer {
     /// The outcome.
     pub result: i64,
-    /// The time.
-    pub now: u64,
     /// A further outcome.
     pub argument: u64,
+    /// The time.
+    pub times: HostTimes,
 }
 
 /// Sends a call with descriptors.
@@ -112,7 +126,8 @@ pub fn send_answer(
     answer: &CallAnswer,
     file: Option<BorrowedFd>,
 ) -> io::Result<()> {
-    let words = [answer.result as u64, answer.now, answer.argument];
+    let HostTimes { simulation, monotonic, of_day } = answer.times;
+    let words = [answer.result as u64, answer.argument, simulation, monotonic, of_day];
     let files: Vec<RawFd> = file.iter().map(AsRawFd::as_raw_fd).collect();
     send(socket.as_raw_fd(), &words, &files)
 }
@@ -123,8 +138,10 @@ pub fn send_answer(
 /// Those of the system; of kind `UnexpectedEof` if the simulation has ended.
 pub fn receive_answer(socket: RawFd) -> io::Result<(CallAnswer, Option<OwnedFd>)> {
     let received = receive::<ANSWER_WORDS>(socket, MsgFlags::empty())?;
-    let ([result, now, argument], files) = received.ok_or(io::ErrorKind::UnexpectedEof)?;
-    Ok((CallAnswer { result: result as i64, now, argument }, files.into_iter().next()))
+    let ([result, argument, simulation, monotonic, of_day], files) =
+        received.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let times = HostTimes { simulation, monotonic, of_day };
+    Ok((CallAnswer { result: result as i64, argument, times }, files.into_iter().next()))
 }
 
 /// Sends a new connection to a socket that listens.

@@ -5,19 +5,25 @@
 //! |---|---|
 //! | [`message`] | what threads and the simulation say to each other |
 //! | `network` | connections, and what happens to them |
+//! | [`hosts`] | what each host has: its clocks (`clock`) and its disk (`host_disk`) |
 //! | [`world`] | processes, threads and the time |
+//! | [`plan`] | the faults of a seed |
 //! | [`story`] | the history of a seed: clients, faults, and the checks afterwards |
 //!
-//! The program `simulated` is each process. It hides the functions of the C library by which a program waits, reads the clock,
-//! draws random numbers or uses the network, so neither the engine nor the server knows of the simulation.
+//! The program `workload` is each process. It hides the functions of the C library by which a program waits, reads the clock,
+//! draws random numbers, changes files or uses the network, so neither the engine nor the server knows of the simulation.
 //!
 //! Invariants:
 //! 1. At most one simulated thread runs at any moment; all others wait for their turn.
 //! 2. The time goes on when a thread calls, and when none can run: then to the next moment at which one can.
 //! 3. What happens depends on the seed and on what the threads do. Neither this machine's clock nor its other processes matter.
 
+mod clock;
+mod host_disk;
+pub mod hosts;
 pub mod message;
 mod network;
+pub mod plan;
 pub mod story;
 pub mod world;
 

@@ -17,15 +17,18 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
-use nix::sys::socket::sockopt::SndBuf;
+use nix::sys::socket::sockopt::{ReceiveTimeout, SndBuf};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, recv, send, setsockopt, shutdown,
     socketpair,
 };
+use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::message::send_connection;
 use crate::random::SplitMix;
 
+/// Seconds that a thread may run before it is said to wait for something that is not simulated.
+const RUN_SECONDS_MAX: i64 = 60;
 /// Bytes that are on their way in one direction at most.
 const SENT_MAX: usize = 256 << 10;
 /// Bytes that are read at once.
@@ -114,9 +117,13 @@ impl SimulatedNetwork {
         self.listeners.retain(|(listener, _), _| *listener != host);
     }
 
+    pub(super) fn is_listening(&self, place: (Ipv4Addr, u16)) -> bool {
+        self.listeners.contains_key(&place)
+    }
+
     /// A socket that receives connections; none if the port has one already.
     pub(super) fn listen(&mut self, host: Ipv4Addr, port: u16) -> io::Result<Option<OwnedFd>> {
-        if self.listeners.contains_key(&(host, port)) {
+        if self.is_listening((host, port)) {
             return Ok(None);
         }
         let (here, there) = pair(SockType::SeqPacket)?;
@@ -131,7 +138,7 @@ impl SimulatedNetwork {
         place: (Ipv4Addr, u16),
     ) -> io::Result<Option<(OwnedFd, u16)>> {
         let is_reached = !self.is_blocked(from, place.0) && !self.is_blocked(place.0, from);
-        if is_reached && !self.listeners.contains_key(&place) {
+        if is_reached && !self.is_listening(place) {
             return Ok(None);
         }
         let ((first, client), (second, server)) =
@@ -337,9 +344,11 @@ pub(super) fn has_events(polled: &PollFd) -> bool {
     polled.any().unwrap_or(true)
 }
 
-/// The two sockets over which a thread and the simulation speak.
-pub(super) fn control() -> io::Result<(OwnedFd, OwnedFd)> {
-    pair(SockType::SeqPacket)
+/// The sockets of the simulation and of a thread, over which the two speak.
+pub(super) fn thread_sockets() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (here, there) = pair(SockType::SeqPacket)?;
+    setsockopt(&here, ReceiveTimeout, &TimeVal::seconds(RUN_SECONDS_MAX))?;
+    Ok((here, there))
 }
 
 /// A descriptor that is polled for events.

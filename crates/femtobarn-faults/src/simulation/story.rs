@@ -3,6 +3,7 @@
 //! What is checked: each client that was not killed ends, in a bounded time of the simulation; the history is one of snapshot
 //! isolation, which has every commit that was acknowledged, once, in the order of their numbers; the federation is sound.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
@@ -13,27 +14,27 @@ use femtobarn::{CheckLevel, Federation};
 
 use super::PORT;
 use super::message::NEVER;
+use super::plan::{
+    AIMED_WITHIN, CLIENTS, ClientActivity, MILLISECOND, PlannedEvent, PlannedFault, SERVER,
+    host_of, plan,
+};
 use super::world::{ProcessOutput, World};
 use crate::history::{ObservedTransaction, recorder};
 use crate::random::SplitMix;
 
-const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// Clients of a history.
-const CLIENTS: u64 = 3;
 /// Transactions of each client.
 const TRANSACTIONS: u64 = 6;
-/// Faults of a history at most.
-const FAULTS_MAX: u64 = 6;
 
-const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MILLISECOND;
-/// The time in which faults begin. Without any, clients are done in as long.
-const FAULTS_WITHIN: u64 = 250 * MILLISECOND;
+/// What a server says that cannot begin.
+const NOT_BEGUN: &str = "cannot serve ";
+/// When a server is started again that could not begin.
+const RESTARTED_AFTER: u64 = SECOND;
 /// The time in which all clients are answered or refused once no fault lasts.
 const ANSWERED_WITHIN: u64 = 600 * SECOND;
 
 /// What happened in a history that passed all checks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToldStory {
     /// A number that stands for all of it.
     pub trace: u64,
@@ -45,57 +46,8 @@ pub struct ToldStory {
     pub steps: u64,
     /// The time that it took in the simulation, in milliseconds.
     pub milliseconds: u64,
-}
-
-/// A fault, or the end of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PlannedEvent {
-    /// The way from one host to another is blocked, or free again.
-    Way(Ipv4Addr, Ipv4Addr, bool),
-    DropConnections(Ipv4Addr),
-    /// Messages are so many times slower than usual.
-    Delay(u64),
-    KillServer,
-    StartServer,
-    KillClient(u64),
-}
-
-fn host_of(client: u64) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 1, client as u8)
-}
-
-/// The faults of a seed, in the order of their times, which count from the start of the clients.
-fn plan(random: &mut SplitMix) -> Vec<(u64, PlannedEvent)> {
-    let mut events = vec![];
-    for _ in 0..1 + random.below(FAULTS_MAX) {
-        let begin = random.below(FAULTS_WITHIN);
-        let end = begin + (MILLISECOND << random.below(15)) + random.below(MILLISECOND);
-        let host = host_of(random.below(CLIENTS));
-        let mut way = |from, to| {
-            events.push((begin, PlannedEvent::Way(from, to, true)));
-            events.push((end, PlannedEvent::Way(from, to, false)));
-        };
-        match random.below(7) {
-            0 => {
-                way(host, SERVER);
-                way(SERVER, host);
-            }
-            1 => way(host, SERVER),
-            2 => way(SERVER, host),
-            3 => events.push((begin, PlannedEvent::DropConnections(host))),
-            4 => {
-                events.push((begin, PlannedEvent::Delay(1 << random.below(9))));
-                events.push((end, PlannedEvent::Delay(1)));
-            }
-            5 => {
-                events.push((begin, PlannedEvent::KillServer));
-                events.push((end, PlannedEvent::StartServer));
-            }
-            _ => events.push((begin, PlannedEvent::KillClient(random.below(CLIENTS)))),
-        }
-    }
-    events.sort_by_key(|(time, _)| *time);
-    events
+    /// How often a fault struck while clients were busy in this way.
+    pub strikes: BTreeMap<(&'static str, ClientActivity), u64>,
 }
 
 /// The processes of a history, and their files.
@@ -103,10 +55,15 @@ struct Story {
     world: World,
     place: PathBuf,
     server: Option<usize>,
+    /// When the server is started again.
+    restart: Option<u64>,
     /// How many times the server was killed more often than started.
     ends: u64,
     clients: Vec<usize>,
     killed: Vec<u64>,
+    /// The faults until now, with the times.
+    events: Vec<(u64, PlannedEvent)>,
+    strikes: BTreeMap<(&'static str, ClientActivity), u64>,
 }
 
 impl Story {
@@ -116,26 +73,53 @@ impl Story {
         self.world.start(host, arguments, &told).map_err(|error| format!("{name}: {error}"))
     }
 
+    /// The server's disk, and what its programs record of it.
+    fn disk(&self) -> [PathBuf; 2] {
+        ["disk", "trace"].map(|name| self.place.join(name))
+    }
+
     fn federation(&self) -> PathBuf {
-        self.place.join("fed")
+        self.disk()[0].join("fed")
+    }
+
+    fn lose_power(&mut self) -> Result<(), String> {
+        let lost = self.world.hosts.lose_power(SERVER);
+        lost.map_err(|error| format!("the server's disk: {error}"))
+    }
+
+    /// Starts the process that makes a federation on a new disk.
+    fn prepare(&mut self) -> Result<usize, String> {
+        let [disk, trace] = self.disk();
+        fs::create_dir(&disk).map_err(|error| format!("{}: {error}", disk.display()))?;
+        let [disk_name, trace_name] = [&disk, &trace].map(|path| path.display().to_string());
+        self.world.hosts.add_disk(SERVER, disk, trace);
+        self.start(SERVER, "prepare", &["prepare", &disk_name, &trace_name])
     }
 
     fn start_server(&mut self) -> Result<(), String> {
-        let folder = self.federation().display().to_string();
-        let arguments = ["serve", &folder, &SERVER.to_string()];
+        self.restart = None;
+        let [disk, trace] = self.disk().map(|path| path.display().to_string());
+        let arguments = ["serve", &disk, &trace, &SERVER.to_string()];
         self.server = Some(self.start(SERVER, "server", &arguments)?);
         Ok(())
     }
 
     fn kill_server(&mut self) -> Result<(), String> {
+        self.restart = None;
         let Some(server) = self.server.take() else { return Ok(()) };
-        self.check_server(server)?;
         self.world.kill(server).map_err(|error| format!("the server: {error}"))
     }
 
-    fn check_server(&self, server: usize) -> Result<(), String> {
+    /// A server may refuse to begin on a disk that fails; it is started again, as an operator would. It never ends later.
+    fn check_server(&mut self, server: usize) -> Result<(), String> {
         let Some(status) = self.world.status(server) else { return Ok(()) };
-        Err(format!("the server ended by itself: {status}: {}", self.errors("server")))
+        let errors = self.errors("server");
+        if !errors.trim_end().lines().last().is_some_and(|line| line.starts_with(NOT_BEGUN)) {
+            return Err(format!("the server ended by itself: {status}: {errors}"));
+        }
+        self.server = None;
+        self.restart = Some(self.world.now() + RESTARTED_AFTER);
+        Ok(())
     }
 
     fn errors(&self, name: &str) -> String {
@@ -143,13 +127,20 @@ impl Story {
     }
 
     fn apply(&mut self, event: PlannedEvent) -> Result<(), String> {
+        self.events.push((self.world.now(), event));
+        if let Some(fault) = event.strikes_at_once() {
+            self.note_strike(fault);
+        }
         match event {
             PlannedEvent::Way(from, to, is_blocked) => self.world.block(from, to, is_blocked),
             PlannedEvent::DropConnections(host) => self.world.drop_connections(host),
             PlannedEvent::Delay(times) => self.world.slow_down(times),
-            PlannedEvent::KillServer => {
+            PlannedEvent::KillServer(loses_power) => {
                 self.ends += 1;
                 self.kill_server()?;
+                if loses_power {
+                    self.lose_power()?;
+                }
             }
             PlannedEvent::StartServer => {
                 self.ends -= 1;
@@ -164,42 +155,77 @@ impl Story {
                     self.world.kill(process).map_err(|error| format!("a client: {error}"))?;
                 }
             }
+            PlannedEvent::Disk(kind, true) => self.world.hosts.begin_fault(SERVER, kind),
+            PlannedEvent::Disk(kind, false) => self.world.hosts.end_fault(SERVER, kind),
+            PlannedEvent::SlowDisk(times) => self.world.hosts.slow_disk(SERVER, times),
+            PlannedEvent::SetClock(host, by) => self.world.hosts.set_clock(host, by),
         }
         Ok(())
+    }
+
+    fn note_strike(&mut self, fault: &'static str) {
+        *self.strikes.entry((fault, self.activity())).or_default() += 1;
+    }
+
+    /// By what clients have told: that of a transaction that has its first lock, and again when it commits.
+    fn activity(&self) -> ClientActivity {
+        let lives = |client: &u64| self.world.status(self.clients[*client as usize]).is_none();
+        let of = |client: u64| {
+            let text = fs::read_to_string(self.place.join(format!("client{client}.out")));
+            let text = text.unwrap_or_default();
+            let is_unknown = |line: &&str| line.split(' ').nth(2) == Some("?");
+            match text.lines().rev().take_while(is_unknown).count() {
+                0 => ClientActivity::Other,
+                1 => ClientActivity::Locking,
+                _ => ClientActivity::Committing,
+            }
+        };
+        (0..CLIENTS).filter(lives).map(of).min().unwrap_or(ClientActivity::Other)
     }
 
     /// Goes on, but not beyond `until`.
     fn step(&mut self, until: u64) -> Result<(), String> {
         let now = self.world.now();
         self.world.step(until).map_err(|error| format!("after {now} ns: {error}"))?;
+        for fault in self.world.hosts.take_struck(SERVER) {
+            self.note_strike(fault.name());
+        }
         self.server.map_or(Ok(()), |server| self.check_server(server))
     }
 
     /// Goes on until all clients have ended; returns the number of faults.
-    fn run(&mut self, events: Vec<(u64, PlannedEvent)>) -> Result<u64, String> {
+    fn run(&mut self, faults: Vec<PlannedFault>) -> Result<u64, String> {
         let begin = self.world.now();
-        let mut events: VecDeque<_> = events.into();
-        let last = events.back().map_or(0, |(time, _)| *time);
-        let limit = begin + last + ANSWERED_WITHIN;
-        let mut faults = 0;
+        let count = faults.iter().filter(|fault| !fault.event.is_end()).count();
+        let mut faults: VecDeque<_> = faults.into();
+        let limit = begin + faults.back().map_or(0, |fault| fault.time) + ANSWERED_WITHIN;
         while self.clients.iter().any(|client| self.world.status(*client).is_none()) {
-            while events.front().is_some_and(|(time, _)| begin + *time <= self.world.now()) {
-                let Some((_, event)) = events.pop_front() else { break };
-                let is_end = matches!(
-                    event,
-                    PlannedEvent::Way(_, _, false)
-                        | PlannedEvent::Delay(1)
-                        | PlannedEvent::StartServer
-                );
-                faults += u64::from(!is_end);
-                self.apply(event)?;
+            let mut next = limit;
+            while let Some(fault) = faults.front() {
+                next = begin + fault.time;
+                if next <= self.world.now() && !self.is_at(fault.aim) {
+                    next += AIMED_WITHIN;
+                }
+                if next > self.world.now() {
+                    break;
+                }
+                self.apply(fault.event)?;
+                faults.pop_front();
             }
             if self.world.now() >= limit {
                 return Err("a client was neither answered nor refused".to_owned());
             }
-            self.step(events.front().map_or(limit, |(time, _)| begin + *time))?;
+            if self.restart.is_some_and(|time| time <= self.world.now()) {
+                self.start_server()?;
+            }
+            let next = if faults.is_empty() { limit } else { next };
+            self.step(self.restart.map_or(next, |time| next.min(time)))?;
         }
-        Ok(faults)
+        Ok((count - faults.iter().filter(|fault| !fault.event.is_end()).count()) as u64)
+    }
+
+    fn is_at(&self, aim: Option<ClientActivity>) -> bool {
+        aim.is_none_or(|aim| aim == self.activity())
     }
 
     /// What clients told, each transaction as it was told last.
@@ -252,7 +278,7 @@ impl Story {
 /// the file `log`, if there is one.
 ///
 /// # Errors
-/// The first thing that is not as it must be.
+/// The first thing that is not as it must be, and the faults until then.
 pub fn tell(
     seed: u64,
     program: &Path,
@@ -264,39 +290,70 @@ pub fn tell(
     if let Some(log) = log {
         world.log_calls(log).map_err(|error| format!("{}: {error}", log.display()))?;
     }
-    let place = place.to_owned();
-    let mut story = Story { world, place, server: None, ends: 0, clients: vec![], killed: vec![] };
-    let folder = story.federation().display().to_string();
-    let first = story.start(SERVER, "prepare", &["prepare", &folder])?;
-    while story.world.status(first).is_none() {
-        story.step(NEVER)?;
+    let mut story = Story {
+        world,
+        place: place.to_owned(),
+        server: None,
+        restart: None,
+        ends: 0,
+        clients: vec![],
+        killed: vec![],
+        events: vec![],
+        strikes: BTreeMap::new(),
+    };
+    let told = story.tell(&mut random);
+    told.map_err(|error| format!("{error}\nfaults, and their times: {:?}", story.events))
+}
+
+impl Story {
+    fn tell(&mut self, random: &mut SplitMix) -> Result<ToldStory, String> {
+        let first = self.prepare()?;
+        while self.world.status(first).is_none() {
+            self.step(NEVER)?;
+        }
+        if !self.world.status(first).is_some_and(|status| status.success()) {
+            return Err(format!("no federation: {}", self.errors("prepare")));
+        }
+        self.start_server()?;
+        while !self.world.is_listening(SERVER, PORT) {
+            self.step(NEVER)?;
+        }
+        for client in 0..CLIENTS {
+            let url = format!("root://{SERVER}:{PORT}//fed");
+            // The first numbers are those of objects that the federation has from the beginning.
+            let arguments = ["write", &url, &(client + 1).to_string(), &TRANSACTIONS.to_string()];
+            let process = self.start(host_of(client), &format!("client{client}"), &arguments)?;
+            self.clients.push(process);
+        }
+        let faults = self.run(plan(random))?;
+        self.kill_server()?;
+        if random.one_in(2) {
+            self.lose_power()?;
+        }
+        self.check_clients()?;
+        self.check_threads()?;
+        let mut trace = DefaultHasher::new();
+        trace.write_u64(self.world.trace());
+        let commits = self.check_federation(self.told(&mut trace)?)?;
+        let milliseconds = self.world.now() / MILLISECOND;
+        let (trace, steps) = (trace.finish(), self.world.steps());
+        let strikes = std::mem::take(&mut self.strikes);
+        Ok(ToldStory { trace, commits, faults, steps, milliseconds, strikes })
     }
-    if !story.world.status(first).is_some_and(|status| status.success()) {
-        return Err(format!("no federation: {}", story.errors("prepare")));
+
+    /// Returns how many transactions were committed.
+    fn check_federation(&self, history: Vec<ObservedTransaction>) -> Result<u64, String> {
+        let federation = Federation::open(&self.federation()).map_err(|error| error.to_string())?;
+        let commits = recorder::judge(&federation, history)?;
+        let all = federation.history(u64::MAX >> 1).map_err(|error| error.to_string())?;
+        if !all.is_sorted_by_key(|commit| (Reverse(commit.csn), Reverse(commit.time_us))) {
+            return Err("commits have times in another order than their numbers".to_owned());
+        }
+        let report = federation.check(CheckLevel::Full, &mut |_| true);
+        let report = report.map_err(|error| error.to_string())?;
+        if !report.is_sound() {
+            return Err(format!("the federation is damaged: {:?}", report.problems));
+        }
+        Ok(commits)
     }
-    story.start_server()?;
-    for client in 0..CLIENTS {
-        let url = format!("root://{SERVER}:{PORT}//fed");
-        // The first numbers are those of objects that the federation has from the beginning.
-        let arguments = ["write", &url, &(client + 1).to_string(), &TRANSACTIONS.to_string()];
-        let process = story.start(host_of(client), &format!("client{client}"), &arguments)?;
-        story.clients.push(process);
-    }
-    let faults = story.run(plan(&mut random))?;
-    story.kill_server()?;
-    story.check_clients()?;
-    story.check_threads()?;
-    let mut trace = DefaultHasher::new();
-    trace.write_u64(story.world.trace());
-    let history = story.told(&mut trace)?;
-    let federation = Federation::open(&story.federation()).map_err(|error| error.to_string())?;
-    let commits = recorder::judge(&federation, history)?;
-    let report = federation.check(CheckLevel::Full, &mut |_| true);
-    let report = report.map_err(|error| error.to_string())?;
-    if !report.is_sound() {
-        return Err(format!("the federation is damaged: {:?}", report.problems));
-    }
-    let milliseconds = story.world.now() / MILLISECOND;
-    let steps = story.world.steps();
-    Ok(ToldStory { trace: trace.finish(), commits, faults, steps, milliseconds })
 }

@@ -7,26 +7,22 @@ use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, BufWriter, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use nix::libc;
-use nix::sys::socket::setsockopt;
-use nix::sys::socket::sockopt::ReceiveTimeout;
-use nix::sys::time::{TimeVal, TimeValLike};
 
-use super::message::{CallAnswer, NEVER, ThreadCall, ThreadCallKind, receive_call, send_answer};
-use super::network::{DELAYS, SimulatedNetwork, control, has_events, poll_now, polled};
+use super::hosts::SimulatedHosts;
+use super::message::{
+    CLOCK_READ_NS, CallAnswer, NEVER, ThreadCall, ThreadCallKind, receive_call, send_answer,
+};
+use super::network::{DELAYS, SimulatedNetwork, has_events, poll_now, polled, thread_sockets};
+use crate::fault::OperationKind;
 use crate::random::SplitMix;
 
-/// Seconds that a thread may run before it is said to wait for something that is not simulated.
-const RUN_SECONDS_MAX: i64 = 60;
 /// The longest time between two calls, in nanoseconds.
 const STEP_NS_MAX: u64 = 20_000;
-/// What the clock goes on by when it is read.
-const CLOCK_READ_NS: u64 = 100;
-/// How long a disk takes to make bytes durable, in nanoseconds.
-const SYNC_NS_MAX: u64 = 2_000_000;
 
 /// A simulation.
 pub struct World {
@@ -36,6 +32,8 @@ pub struct World {
     processes: Vec<SimulatedProcess>,
     threads: Vec<SimulatedThread>,
     network: SimulatedNetwork,
+    /// The hosts.
+    pub hosts: SimulatedHosts,
     trace: DefaultHasher,
     /// Has every call, with the trace until then.
     log: Option<BufWriter<File>>,
@@ -65,7 +63,8 @@ enum ThreadState {
 
 /// What a thread waits for, if not for a time alone.
 enum AwaitedThing {
-    Time,
+    /// The outcome of what has to take its time.
+    Time(i64),
     /// An address, and the number of the wait.
     Address(u64, u64),
     Events(Vec<(OwnedFd, u16)>),
@@ -85,6 +84,7 @@ impl World {
     pub fn new(seed: u64, program: &Path) -> Self {
         let mut random = SplitMix(seed);
         let network = SimulatedNetwork::new(SplitMix(random.draw()));
+        let hosts = SimulatedHosts::new(SplitMix(random.draw()));
         World {
             random,
             program: program.to_owned(),
@@ -92,6 +92,7 @@ impl World {
             processes: vec![],
             threads: vec![],
             network,
+            hosts,
             trace: DefaultHasher::new(),
             log: None,
             steps: 0,
@@ -135,7 +136,11 @@ impl World {
     ) -> io::Result<usize> {
         let (here, there) = thread_sockets()?;
         let open = |path: &Path| File::options().create(true).append(true).open(path);
-        let child = Command::new(&self.program)
+        let mut command = Command::new(&self.program);
+        // SAFETY: a system call is all that it does in the new process.
+        unsafe { command.pre_exec(lie_where_others_lie) };
+        let child = command
+            .arg("simulate")
             .arg(self.random.draw().to_string())
             .args(arguments)
             .env("MALLOC_ARENA_MAX", "1")
@@ -185,6 +190,11 @@ impl World {
     /// Blocks or frees the way from one host to another.
     pub fn block(&mut self, from: Ipv4Addr, to: Ipv4Addr, is_blocked: bool) {
         self.network.block(from, to, is_blocked);
+    }
+
+    /// Whether a process of a host listens at a port.
+    pub fn is_listening(&self, host: Ipv4Addr, port: u16) -> bool {
+        self.network.is_listening((host, port))
     }
 
     /// Ends all connections of a host.
@@ -244,8 +254,10 @@ impl World {
             self.threads[at].state = ThreadState::Ready(1, 0, None);
         }
         for thread in &mut self.threads {
-            if matches!(thread.state, ThreadState::Waiting(deadline, _) if deadline <= self.now) {
-                thread.state = ThreadState::Ready(0, 0, None);
+            let ThreadState::Waiting(deadline, thing) = &thread.state else { continue };
+            if *deadline <= self.now {
+                let result = if let AwaitedThing::Time(result) = thing { *result } else { 0 };
+                thread.state = ThreadState::Ready(result, 0, None);
             }
         }
         Ok(())
@@ -261,7 +273,8 @@ impl World {
         else {
             return Ok(());
         };
-        let answer = CallAnswer { result, now: self.now, argument };
+        let host = self.processes[process].host;
+        let answer = CallAnswer { result, argument, times: self.hosts.times(host, self.now) };
         let called = send_answer(thread.socket.as_fd(), &answer, file.as_ref().map(AsFd::as_fd))
             .and_then(|()| receive_call(thread.socket.as_fd()));
         drop(file);
@@ -276,7 +289,8 @@ impl World {
             other => other?,
         };
         let Some((call, files)) = called else { return self.end_process(process) };
-        self.now += call.clock_reads * CLOCK_READ_NS + 1 + self.random.below(STEP_NS_MAX);
+        let read = self.hosts.when(host, call.clock_reads * CLOCK_READ_NS);
+        self.now += read + 1 + self.random.below(STEP_NS_MAX);
         self.note(number, &call)?;
         let state = self.handle(number, &call, files)?;
         self.threads[number].state = state;
@@ -313,23 +327,28 @@ impl World {
         let host = self.processes[process].host;
         let [first, second, third] = call.arguments;
         let ready = |result| ThreadState::Ready(result, 0, None);
+        let waiting = ThreadState::Waiting;
         let place = || (Ipv4Addr::from(first as u32), second as u16);
         Ok(match call.kind {
             ThreadCallKind::Yield => ready(0),
-            ThreadCallKind::Sleep => ThreadState::Waiting(first, AwaitedThing::Time),
-            ThreadCallKind::Sync => {
-                let done = self.now + self.random.below(SYNC_NS_MAX);
-                ThreadState::Waiting(done, AwaitedThing::Time)
+            ThreadCallKind::Sleep => waiting(self.hosts.when(host, first), AwaitedThing::Time(0)),
+            ThreadCallKind::Disk => {
+                let kind = OperationKind::from_number(first).ok_or(io::ErrorKind::InvalidData)?;
+                match self.hosts.operate(host, kind) {
+                    (0, code) => ready(code),
+                    (time, code) => ThreadState::Waiting(self.now + time, AwaitedThing::Time(code)),
+                }
             }
             ThreadCallKind::WaitAtAddress => {
                 self.waits += 1;
-                ThreadState::Waiting(second, AwaitedThing::Address(first, self.waits))
+                let deadline = self.hosts.when(host, second);
+                waiting(deadline, AwaitedThing::Address(first, self.waits))
             }
             ThreadCallKind::WakeAtAddress => ready(self.wake(process, first, second)),
             ThreadCallKind::Poll => {
                 let events = |at: usize| [second, third][at / 4] >> (16 * (at % 4));
                 let events = files.into_iter().enumerate().map(|(at, it)| (it, events(at) as u16));
-                ThreadState::Waiting(first, AwaitedThing::Events(events.collect()))
+                waiting(self.hosts.when(host, first), AwaitedThing::Events(events.collect()))
             }
             ThreadCallKind::StartThread => {
                 let (here, there) = thread_sockets()?;
@@ -348,7 +367,7 @@ impl World {
             }
             ThreadCallKind::Join => match self.threads[first as usize].state {
                 ThreadState::Ended => ready(0),
-                _ => ThreadState::Waiting(NEVER, AwaitedThing::Thread(first as usize)),
+                _ => waiting(NEVER, AwaitedThing::Thread(first as usize)),
             },
             ThreadCallKind::Listen => match self.network.listen(place().0, place().1)? {
                 Some(socket) => ThreadState::Ready(0, 0, Some(socket)),
@@ -404,9 +423,14 @@ impl Drop for World {
     }
 }
 
-/// The sockets of the simulation and of a thread.
-fn thread_sockets() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (here, there) = control()?;
-    setsockopt(&here, ReceiveTimeout, &TimeVal::seconds(RUN_SECONDS_MAX))?;
-    Ok((here, there))
+/// With this, a program and its memory lie at the same addresses in every run.
+const RANDOM_NOWHERE: libc::c_ulong = libc::ADDR_NO_RANDOMIZE as libc::c_ulong;
+
+/// Gives the program that is started now the addresses that it has in every run, where the kernel allows that: some programs
+/// behave by the addresses of what they wait for.
+fn lie_where_others_lie() -> io::Result<()> {
+    const ASKED: libc::c_ulong = 0xffff_ffff;
+    // SAFETY: no memory is touched.
+    unsafe { libc::personality(libc::personality(ASKED) as libc::c_ulong | RANDOM_NOWHERE) };
+    Ok(())
 }

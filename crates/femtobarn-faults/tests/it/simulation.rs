@@ -2,9 +2,11 @@
 //! `FEMTOBARN_SIMULATE=17 cargo test -p femtobarn-faults --test it simulation::simulated`, or `=1000-1999`.
 //! Each call of a thread goes into the file that `FEMTOBARN_SIMULATION_LOG` names, with the seed at the end of its name.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use femtobarn_faults::crash::in_memory;
+use femtobarn_faults::simulation::plan::ClientActivity;
 use femtobarn_faults::simulation::story::{ToldStory, tell};
 
 /// Has the seeds to try, in place of those of each test.
@@ -14,11 +16,11 @@ const SEEDS: &str = "FEMTOBARN_SIMULATE";
 const LOG: &str = "FEMTOBARN_SIMULATION_LOG";
 
 /// A seed of many faults.
-const FAULTY: u64 = 8;
+const FAULTY: u64 = 12;
 
 fn told(seed: u64) -> ToldStory {
     let place = in_memory().unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_simulated"));
+    let program = Path::new(env!("CARGO_BIN_EXE_workload"));
     let log = std::env::var(LOG).map(|path| format!("{path}{seed}"));
     match tell(seed, program, place.path(), log.as_ref().ok().map(Path::new)) {
         Ok(told) => told,
@@ -34,13 +36,17 @@ fn seeds(usual: std::ops::RangeInclusive<u64>) -> std::ops::RangeInclusive<u64> 
 
 fn tell_all(seeds: std::ops::RangeInclusive<u64>) {
     let (count, first) = (seeds.clone().count(), *seeds.start());
-    let mut all = ToldStory::default();
+    let (mut all, mut traces) = (ToldStory::default(), BTreeSet::new());
     for seed in seeds {
         let told = told(seed);
+        assert!(traces.insert(told.trace), "seed {seed} has the history of another one");
         all.commits += told.commits;
         all.faults += told.faults;
         all.steps += told.steps;
         all.milliseconds += told.milliseconds;
+        for (strike, count) in told.strikes {
+            *all.strikes.entry(strike).or_default() += count;
+        }
     }
     crate::print_progress(&format!(
         "{count} simulated histories from seed {first}: {} faults, {} commits, {} steps, {} s of simulated time",
@@ -49,14 +55,22 @@ fn tell_all(seeds: std::ops::RangeInclusive<u64>) {
         all.steps,
         all.milliseconds / 1000
     ));
-    let wanted = if count < 20 { 0 } else { 3 * count as u64 };
-    assert!(all.commits > wanted, "few transactions were committed: {}", all.commits);
+    let activities = [ClientActivity::Committing, ClientActivity::Locking, ClientActivity::Other];
+    for fault in all.strikes.keys().map(|(fault, _)| *fault).collect::<BTreeSet<_>>() {
+        let [committing, locking, other] = activities
+            .map(|activity| all.strikes.get(&(fault, activity)).copied().unwrap_or_default());
+        crate::print_progress(&format!(
+            "{fault}: {committing} times during a commit, {locking} during a lock, {other} else"
+        ));
+    }
+    let is_enough = count < 15 || all.commits > 3 * count as u64;
+    assert!(is_enough, "few transactions were committed: {}", all.commits);
 }
 
 #[test]
 fn simulated_histories_are_snapshot_isolated_and_lose_no_commit() {
-    // Of these, 20 loses a connection between a write's acknowledgement and its sync, which was told as a closed federation.
-    tell_all(seeds(1..=20));
+    // Of these, 2 and 14 lose a connection between a write's acknowledgement and its sync, which was told as a closed federation.
+    tell_all(seeds(1..=16));
 }
 
 #[test]
@@ -67,8 +81,7 @@ fn hundreds_of_simulated_histories_are_snapshot_isolated_and_lose_no_commit() {
 
 #[test]
 fn the_same_seed_makes_the_same_history() {
-    let [once, again, other] = [FAULTY, FAULTY, FAULTY + 1].map(told);
+    let [once, again] = [FAULTY, FAULTY].map(told);
     assert_eq!(once, again);
-    assert_ne!(once.trace, other.trace);
     assert!(once.faults > 3, "{once:?}");
 }

@@ -9,9 +9,11 @@
 //! | `jobs FOLDER COUNT SEED` | runs jobs with tasks in processes of their own; prints the number of jobs after each commit |
 //! | `task FOLDER TASK END` | is one run of a task of a job: reads its fork, writes its receipt, or dies before |
 //! | `history FOLDER LEVEL PROCESS COUNT` | is one process of a history; prints its transactions |
+//! | `simulate SEED ...` | is a process of a simulation, as the header of `simulated` says |
 
 mod fault_runs;
 mod interposer;
+mod simulated;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         ["write", folder, writer, count] => write(Path::new(folder), writer, count),
         ["jobs", folder, count, seed] => run_jobs(Path::new(folder), count, seed),
         ["task", folder, task, end] => run_task(Path::new(folder), task, end),
+        ["simulate", seed, words @ ..] => simulated::run(seed, words),
         ["history", folder, level, process, count] => {
             history(Path::new(folder), level, process, count)
         }

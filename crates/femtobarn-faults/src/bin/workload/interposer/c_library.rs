@@ -1,19 +1,21 @@
-//! The functions that replace those of the C library.
+//! The functions of the C library that change files.
 //!
 //! The linker takes the first definition of a name that it finds, and the program's own comes before the C
 //! library's. So the Rust standard library and SQLite, which are linked into this program, call these functions.
 //! Each forwards to the kernel by `syscall`.
 
+use std::ffi::CStr;
 use std::path::Path;
 
+use femtobarn_faults::fault::OperationKind;
 use femtobarn_faults::trace::FileOperation;
 use nix::libc::{
     self, c_char, c_int, c_long, c_uint, c_void, iovec, mode_t, off_t, size_t, ssize_t,
 };
 
-use super::{
-    OperationKind, Watch, absolute, fail, inode, is_active, is_folder, on_file, on_name, on_write,
-};
+use super::sockets::write_parts;
+use super::turns::{fail, is_simulated};
+use super::watch::{Watch, absolute, inode, is_active, is_folder, on_file, on_name, on_write};
 
 /// The bytes that a caller passes to `write`.
 ///
@@ -66,6 +68,10 @@ unsafe extern "C" fn pwrite(f: c_int, bytes: *const c_void, count: size_t, at: o
 /// Writes the first part that is not empty, as a short write: callers continue with the rest.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn writev(file: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the caller's promises hold for its arguments.
+    if let Some(written) = unsafe { write_parts(file, parts, count) } {
+        return written;
+    }
     if !is_active() {
         // SAFETY: the caller's promises hold for its arguments.
         return unsafe { libc::syscall(libc::SYS_writev, file, parts, count) as ssize_t };
@@ -177,6 +183,11 @@ unsafe extern "C" fn openat64(
     flags: c_int,
     mode: mode_t,
 ) -> c_int {
+    // The standard library counts the cores that the process's control group may use: of another machine, others.
+    // SAFETY: the caller promises a NUL-terminated string.
+    if is_simulated() && unsafe { CStr::from_ptr(path) } == c"/proc/self/cgroup" {
+        return fail(libc::ENOENT);
+    }
     // SAFETY: the caller's promises hold for its arguments.
     let forward = || unsafe { libc::syscall(libc::SYS_openat, folder, path, flags, mode) };
     if !is_active() || flags & (libc::O_CREAT | libc::O_TRUNC) == 0 {

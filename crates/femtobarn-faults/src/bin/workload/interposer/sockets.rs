@@ -10,8 +10,9 @@ use nix::libc::{
 };
 use parking_lot::Mutex;
 
+use super::turns::{ask, errno, fail, is_simulated, kernel, now};
 use super::waits::await_events;
-use super::{ask, errno, fail, is_simulated, kernel, now};
+use super::watch::forget;
 
 /// Pause before a lock is asked for again.
 const LOCK_PAUSE_NS: u64 = 100_000;
@@ -260,6 +261,7 @@ unsafe extern "C" fn setsockopt(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn close(file: c_int) -> c_int {
     set_socket(file, None);
+    forget(file);
     // SAFETY: the caller owns the descriptor.
     unsafe { kernel(libc::SYS_close, [file.into(), 0, 0, 0, 0, 0]) as c_int }
 }
@@ -353,21 +355,24 @@ unsafe extern "C" fn send(
     if with == flags { attempt() as ssize_t } else { wait_until_done(file, WRITING, attempt) }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn writev(file: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-    if socket_of(file).is_none() {
-        let arguments = [file.into(), parts as c_long, count.into(), 0, 0, 0];
-        // SAFETY: the caller's promises hold for its arguments.
-        return unsafe { kernel(libc::SYS_writev, arguments) as ssize_t };
-    }
+/// Writes to a simulated socket; none if the descriptor is none.
+///
+/// # Safety
+/// The arguments must be those of a call to `writev`.
+pub(super) unsafe fn write_parts(
+    file: c_int,
+    parts: *const iovec,
+    count: c_int,
+) -> Option<ssize_t> {
+    socket_of(file)?;
     // SAFETY: all zeros are a valid message.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = parts.cast_mut();
     message.msg_iovlen = count as size_t;
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     let message = (&raw const message) as c_long;
-    wait_until_done(file, WRITING, || {
+    Some(wait_until_done(file, WRITING, || {
         // SAFETY: the message is valid for the call, and its parts are the caller's.
         unsafe { kernel(libc::SYS_sendmsg, [file.into(), message, flags.into(), 0, 0, 0]) }
-    })
+    }))
 }

@@ -1,22 +1,10 @@
-//! Stands between this program and the kernel, so that its threads run one at a time, in the order that the simulation says,
-//! by the clock and over the network of the simulation.
-//!
-//! | module | functions of the C library |
-//! |---|---|
-//! | `threads` | threads, their waits for each other, and random numbers |
-//! | `waits` | clocks, sleeps, waits for descriptors and for disks |
-//! | `sockets` | connections |
-//!
-//! The linker takes the first definition of a name that it finds, and the program's own comes before the C library's.
+//! The turns of a simulated process: its threads run one at a time, in the order that the simulation says, by the clocks of its
+//! host.
 //!
 //! Invariants:
 //! 1. A thread that waits for anything but the kernel's own work asks the simulation, and the kernel at most whether it has to wait.
 //! 2. Descriptors are the kernel's, so what a call reads or writes, and which events there are, is as without a simulation.
 //! 3. Threads that do not run in a simulation call the C library as usual.
-
-mod sockets;
-mod threads;
-mod waits;
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -24,54 +12,54 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use femtobarn_faults::simulation::message::{
-    ThreadCall, ThreadCallKind, receive_answer, send_call,
+    CLOCK_READ_NS, HostTimes, ThreadCall, ThreadCallKind, receive_answer, send_call,
 };
 use nix::libc::{self, c_int, c_long};
+use parking_lot::Mutex;
 
 /// The socket of the main thread: its standard input.
 const MAIN_SOCKET: RawFd = 0;
-/// What reading the clock takes, in nanoseconds.
-pub(super) const CLOCK_READ_NS: u64 = 100;
 
 thread_local! {
     /// The socket of this thread; -1 if it is not simulated.
     static SOCKET: Cell<RawFd> = const { Cell::new(-1) };
 }
 
-/// The time of the simulation.
-static NOW: AtomicU64 = AtomicU64::new(0);
+/// The clocks at the last answer.
+static TIMES: Mutex<HostTimes> = Mutex::new(HostTimes { simulation: 0, monotonic: 0, of_day: 0 });
+/// How often they were read since.
 static CLOCK_READS: AtomicU64 = AtomicU64::new(0);
 
 /// Enters the simulation. Random numbers follow from `seed`.
 pub(crate) fn start(seed: u64) {
-    threads::begin(seed);
+    super::threads::begin(seed);
     enter(MAIN_SOCKET);
 }
 
 /// Makes this thread a simulated one, and waits for its turn.
-fn enter(socket: RawFd) {
+pub(super) fn enter(socket: RawFd) {
     SOCKET.set(socket);
     drop(await_answer());
 }
 
-fn is_simulated() -> bool {
+pub(super) fn is_simulated() -> bool {
     SOCKET.get() >= 0
 }
 
 /// The outcome of a call.
-struct Answered {
-    result: i64,
-    argument: u64,
-    file: Option<OwnedFd>,
+pub(super) struct Answered {
+    pub(super) result: i64,
+    pub(super) argument: u64,
+    pub(super) file: Option<OwnedFd>,
 }
 
 /// Calls the simulation, and waits until this thread may go on.
-fn ask(kind: ThreadCallKind, arguments: [u64; 3], files: &[RawFd]) -> Answered {
+pub(super) fn ask(kind: ThreadCallKind, arguments: [u64; 3], files: &[RawFd]) -> Answered {
     tell(kind, arguments, files);
     await_answer()
 }
 
-fn tell(kind: ThreadCallKind, arguments: [u64; 3], files: &[RawFd]) {
+pub(super) fn tell(kind: ThreadCallKind, arguments: [u64; 3], files: &[RawFd]) {
     let clock_reads = CLOCK_READS.swap(0, Ordering::Relaxed);
     let call = ThreadCall { kind, clock_reads, arguments };
     if send_call(SOCKET.get(), &call, files).is_err() {
@@ -81,7 +69,7 @@ fn tell(kind: ThreadCallKind, arguments: [u64; 3], files: &[RawFd]) {
 
 fn await_answer() -> Answered {
     let Ok((answer, file)) = receive_answer(SOCKET.get()) else { end() };
-    NOW.store(answer.now, Ordering::Relaxed);
+    *TIMES.lock() = answer.times;
     Answered { result: answer.result, argument: answer.argument, file }
 }
 
@@ -91,14 +79,21 @@ fn end() -> ! {
     unsafe { libc::_exit(3) }
 }
 
-/// The time, which goes on while it is read.
-fn now() -> u64 {
-    CLOCK_READS.fetch_add(1, Ordering::Relaxed);
-    NOW.fetch_add(CLOCK_READ_NS, Ordering::Relaxed)
+/// The clocks, which go on while they are read.
+pub(super) fn times() -> HostTimes {
+    let passed = CLOCK_READS.fetch_add(1, Ordering::Relaxed) * CLOCK_READ_NS;
+    let HostTimes { simulation, monotonic, of_day } = *TIMES.lock();
+    let [simulation, monotonic, of_day] = [simulation, monotonic, of_day].map(|it| it + passed);
+    HostTimes { simulation, monotonic, of_day }
+}
+
+/// The monotonic clock.
+pub(super) fn now() -> u64 {
+    times().monotonic
 }
 
 /// A function of the C library that one of this program hides.
-fn hidden(name: &CStr, found: &AtomicUsize) -> usize {
+pub(super) fn hidden(name: &CStr, found: &AtomicUsize) -> usize {
     let known = found.load(Ordering::Relaxed);
     if known != 0 {
         return known;
@@ -117,7 +112,7 @@ type SystemCall =
 ///
 /// # Safety
 /// The arguments must be what the call with this number demands.
-unsafe fn kernel(number: c_long, arguments: [c_long; 6]) -> c_long {
+pub(super) unsafe fn kernel(number: c_long, arguments: [c_long; 6]) -> c_long {
     static FOUND: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: the C library's `syscall` takes integers, which it passes on.
     let call: SystemCall = unsafe { std::mem::transmute(hidden(c"syscall", &FOUND)) };
@@ -126,13 +121,13 @@ unsafe fn kernel(number: c_long, arguments: [c_long; 6]) -> c_long {
     unsafe { call(number, first, second, third, fourth, fifth, sixth) }
 }
 
-fn fail(code: c_int) -> c_int {
+pub(super) fn fail(code: c_int) -> c_int {
     // SAFETY: the location is this thread's and always valid.
     unsafe { *libc::__errno_location() = code };
     -1
 }
 
-fn errno() -> c_int {
+pub(super) fn errno() -> c_int {
     // SAFETY: the location is this thread's and always valid.
     unsafe { *libc::__errno_location() }
 }

@@ -2,15 +2,12 @@
 //!
 //! | arguments | action |
 //! |---|---|
-//! | `SEED prepare FOLDER` | creates a federation with empty registers |
-//! | `SEED serve FOLDER ADDRESS` | serves it until it is killed |
-//! | `SEED write URL WRITER COUNT` | is one writer of a history; prints its transactions, each before it commits, too |
-
-mod interposer;
+//! | `prepare DISK TRACE` | creates a federation with empty registers on a disk, and records its operations on files |
+//! | `serve DISK TRACE ADDRESS` | serves it until it is killed, and records likewise |
+//! | `write URL WRITER COUNT` | is one writer of a history; prints its transactions, each before it commits, too |
 
 use std::net::Ipv4Addr;
-use std::path::Path;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use femtobarn::{Federation, OpenOptions};
@@ -20,35 +17,34 @@ use femtobarn_faults::simulation::PORT;
 use femtobarn_server::Server;
 use femtobarn_server::config::{Allowed, AuthConfig, Config, ExportConfig, TlsConfig};
 
+use crate::interposer::{self, OperationRecord};
+
 /// How long a writer waits for a server that does not answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The pause between two attempts to reach the server for the first time.
 const PAUSE: Duration = Duration::from_secs(1);
 
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let Some((Ok(seed), words)) = words.split_first().map(|(seed, rest)| (seed.parse(), rest))
-    else {
-        eprintln!("the header of main.rs lists the arguments");
-        return ExitCode::FAILURE;
-    };
-    interposer::start(seed);
-    let done = match words {
-        ["prepare", folder] => {
-            recorder::prepare(Path::new(folder)).map_err(|error| error.to_string())
+/// Enters the simulation, and does what `words` say.
+pub(crate) fn run(seed: &str, words: &[&str]) -> Result<(), String> {
+    interposer::simulate(seed.parse().map_err(|error| format!("{seed}: {error}"))?);
+    match words {
+        ["prepare", disk, trace] => {
+            interposer::start(Path::new(disk), OperationRecord::trace(Path::new(trace)), None);
+            let prepared = recorder::prepare(&federation_on(disk));
+            prepared.map_err(|error| error.to_string())
         }
-        ["serve", folder, address] => serve(Path::new(folder), address),
+        ["serve", disk, trace, address] => {
+            interposer::start(Path::new(disk), OperationRecord::trace(Path::new(trace)), None);
+            serve(&federation_on(disk), address)
+        }
         ["write", url, writer, count] => write(url, writer, count),
-        _ => Err("unknown arguments; the header of main.rs lists them".to_owned()),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
+        _ => Err("unknown arguments; the header of simulated.rs lists them".to_owned()),
     }
+}
+
+/// Where the federation is on a disk.
+fn federation_on(disk: &str) -> PathBuf {
+    Path::new(disk).join("fed")
 }
 
 fn serve(folder: &Path, address: &str) -> Result<(), String> {

@@ -11,8 +11,8 @@ use nix::libc::{
 };
 use parking_lot::Mutex;
 
+use super::turns::{ask, enter, fail, hidden, is_simulated, kernel, now, tell};
 use super::waits::nanoseconds;
-use super::{ask, enter, fail, hidden, is_simulated, kernel, now, tell};
 
 /// The last rounds of a thread's destructors are those of this one.
 const ROUNDS: usize = 3;

@@ -1,4 +1,4 @@
-//! Clocks, sleeps, and waits for descriptors and disks.
+//! Clocks, sleeps, and waits for descriptors.
 
 use std::os::fd::RawFd;
 
@@ -8,10 +8,8 @@ use nix::libc::{
     timespec, timeval,
 };
 
-use super::{ask, fail, is_simulated, kernel, now};
+use super::turns::{ask, errno, is_simulated, kernel, now, times};
 
-/// The time of day at the beginning of a simulation, in seconds since 1970: before all files, so that none looks old.
-const BEGINNING: u64 = 1_577_836_800;
 const SECOND_NS: u64 = 1_000_000_000;
 
 pub(super) fn nanoseconds(time: &timespec) -> u64 {
@@ -25,12 +23,15 @@ unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_i
         // SAFETY: the caller's promises hold for its arguments.
         return unsafe { kernel(libc::SYS_clock_gettime, arguments) as c_int };
     }
-    let is_of_day = matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE);
-    let (now, since) = (now(), if is_of_day { BEGINNING } else { 0 });
-    let found = timespec {
-        tv_sec: (since + now / SECOND_NS) as time_t,
-        tv_nsec: (now % SECOND_NS) as c_long,
+    let times = times();
+    let now = match clock {
+        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE => times.of_day,
+        // No host has it: it tells what happened first, at whichever host.
+        libc::CLOCK_BOOTTIME => times.simulation,
+        _ => times.monotonic,
     };
+    let found =
+        timespec { tv_sec: (now / SECOND_NS) as time_t, tv_nsec: (now % SECOND_NS) as c_long };
     // SAFETY: the caller promises a place for the time.
     unsafe { *time = found };
     0
@@ -43,9 +44,9 @@ unsafe extern "C" fn gettimeofday(time: *mut timeval, zone: *mut c_void) -> c_in
         // SAFETY: the caller's promises hold for its arguments.
         return unsafe { kernel(libc::SYS_gettimeofday, arguments) as c_int };
     }
-    let now = now();
+    let now = times().of_day;
     let found = timeval {
-        tv_sec: (BEGINNING + now / SECOND_NS) as time_t,
+        tv_sec: (now / SECOND_NS) as time_t,
         tv_usec: (now % SECOND_NS / 1000) as c_long,
     };
     // SAFETY: the caller promises a place for the time.
@@ -83,7 +84,7 @@ unsafe extern "C" fn clock_nanosleep(
         // SAFETY: the caller's promises hold for its arguments.
         return match unsafe { kernel(libc::SYS_clock_nanosleep, arguments) } {
             0 => 0,
-            _ => super::errno(),
+            _ => errno(),
         };
     }
     // SAFETY: the caller promises a time.
@@ -167,25 +168,4 @@ unsafe extern "C" fn epoll_wait(
             found => return found,
         }
     }
-}
-
-fn synced(file: c_int, call: c_long) -> c_int {
-    if is_simulated() {
-        let refused = ask(ThreadCallKind::Sync, [0; 3], &[]).result;
-        if refused != 0 {
-            return fail(refused as c_int);
-        }
-    }
-    // SAFETY: no memory is touched.
-    unsafe { kernel(call, [c_long::from(file), 0, 0, 0, 0, 0]) as c_int }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn fsync(file: c_int) -> c_int {
-    synced(file, libc::SYS_fsync)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn fdatasync(file: c_int) -> c_int {
-    synced(file, libc::SYS_fdatasync)
 }

@@ -1,0 +1,56 @@
+//! The clocks of a host: the monotonic one drifts, and the time of day is also set to other times.
+
+use super::message::{HostTimes, NEVER};
+
+/// The time of day at the beginning of a simulation, in nanoseconds since 1970: before all files, so that none looks old.
+const BEGINNING: u64 = 1_577_836_800 * 1_000_000_000;
+const MILLION: u128 = 1_000_000;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HostClock {
+    /// Microseconds by which the monotonic clock gains in a second, or loses.
+    pub(super) drift: i64,
+    /// Nanoseconds by which the time of day was set forwards or back, in sum.
+    pub(super) set: i64,
+}
+
+impl HostClock {
+    /// What the clocks show at a time of the simulation.
+    pub(super) fn at(&self, simulation: u64) -> HostTimes {
+        let monotonic = (u128::from(simulation) * self.rate() / MILLION) as u64;
+        let of_day = BEGINNING.saturating_add(monotonic).saturating_add_signed(self.set);
+        HostTimes { simulation, monotonic, of_day }
+    }
+
+    /// The first time of the simulation at which the monotonic clock shows a time.
+    pub(super) fn when(&self, monotonic: u64) -> u64 {
+        if monotonic == NEVER {
+            return NEVER;
+        }
+        let when = (u128::from(monotonic) * MILLION).div_ceil(self.rate());
+        when.try_into().unwrap_or(NEVER)
+    }
+
+    fn rate(&self) -> u128 {
+        MILLION.saturating_add_signed(self.drift.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_shows_a_time_no_later_than_it_says_and_never_goes_back_while_it_is_read() {
+        for drift in [-100_000, -137, 0, 41, 100_000] {
+            let clock = HostClock { drift, set: -5_000_000_000 };
+            for time in [0, 1, 999, 123_456_789_012] {
+                assert!(clock.at(clock.when(time)).monotonic >= time);
+                let read = clock.at(time).monotonic + 300;
+                assert!(clock.at(time + clock.when(300)).monotonic >= read, "{drift} {time}");
+            }
+            let day = clock.at(7).of_day;
+            assert_eq!(day, BEGINNING + clock.at(7).monotonic - 5_000_000_000);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The faults of a history, which follow from its seed.
+
+use std::net::Ipv4Addr;
+
+use crate::fault::FaultKind;
+use crate::random::SplitMix;
+
+/// The host of the server.
+pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+/// Clients of a history.
+pub(super) const CLIENTS: u64 = 3;
+/// Faults of a history at most.
+const FAULTS_MAX: u64 = 8;
+/// The time in which faults begin. Without any, clients are done in as long.
+const FAULTS_WITHIN: u64 = 250 * MILLISECOND;
+/// How long a fault waits for clients to be at what it aims at.
+pub(super) const AIMED_WITHIN: u64 = 50 * MILLISECOND;
+pub(super) const MILLISECOND: u64 = 1_000_000;
+
+/// What the busiest client of a history does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClientActivity {
+    /// It waits for the answer to a commit.
+    Committing,
+    /// It holds a lock.
+    Locking,
+    /// It reads, or has ended.
+    Other,
+}
+
+/// A fault, or the end of one, and when it comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlannedFault {
+    /// From the start of the clients.
+    pub(super) time: u64,
+    /// What the clients are to be at; it is waited for, but not for long.
+    pub(super) aim: Option<ClientActivity>,
+    pub(super) event: PlannedEvent,
+}
+
+/// A fault, or the end of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlannedEvent {
+    /// The way from one host to another is blocked, or free again.
+    Way(Ipv4Addr, Ipv4Addr, bool),
+    DropConnections(Ipv4Addr),
+    /// Messages are so many times slower than usual.
+    Delay(u64),
+    /// The server is killed, or its host loses power, too.
+    KillServer(bool),
+    StartServer,
+    KillClient(u64),
+    /// The server's disk fails in this way from now on, or no more.
+    Disk(FaultKind, bool),
+    /// The server's disk is so many times slower than usual.
+    SlowDisk(u64),
+    /// The time of day of a host is set forwards, or back.
+    SetClock(Ipv4Addr, i64),
+}
+
+impl PlannedEvent {
+    /// The name of a fault that strikes when it begins; none if it waits for an operation, or if this is the end of one.
+    pub(super) fn strikes_at_once(self) -> Option<&'static str> {
+        Some(match self {
+            _ if self.is_end() => return None,
+            PlannedEvent::Way(..) => "a blocked way",
+            PlannedEvent::DropConnections(_) => "dropped connections",
+            PlannedEvent::Delay(_) => "a slow network",
+            PlannedEvent::KillServer(false) => "a kill of the server",
+            PlannedEvent::KillServer(true) => "a loss of power",
+            PlannedEvent::KillClient(_) => "a kill of a client",
+            PlannedEvent::SlowDisk(_) => "a slow disk",
+            PlannedEvent::SetClock(..) => "a clock that is set",
+            PlannedEvent::Disk(FaultKind::Full, _) => "a full disk",
+            PlannedEvent::StartServer | PlannedEvent::Disk(..) => return None,
+        })
+    }
+
+    /// Whether it ends a fault.
+    pub(super) fn is_end(self) -> bool {
+        matches!(
+            self,
+            PlannedEvent::Way(_, _, false)
+                | PlannedEvent::Delay(1)
+                | PlannedEvent::StartServer
+                | PlannedEvent::Disk(_, false)
+                | PlannedEvent::SlowDisk(1)
+        )
+    }
+}
+
+/// The host of a client.
+pub(super) fn host_of(client: u64) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 1, client as u8)
+}
+
+/// The faults of a seed, in the order of their times.
+pub(super) fn plan(random: &mut SplitMix) -> Vec<PlannedFault> {
+    let mut faults = vec![];
+    for _ in 0..1 + random.below(FAULTS_MAX) {
+        let time = random.below(FAULTS_WITHIN);
+        let over = time + (MILLISECOND << random.below(15)) + random.below(MILLISECOND);
+        let aim = match random.below(4) {
+            0 => None,
+            1 => Some(ClientActivity::Locking),
+            _ => Some(ClientActivity::Committing),
+        };
+        let (begin, ends) = draw(random);
+        faults.extend(begin.into_iter().map(|event| PlannedFault { time, aim, event }));
+        let end = |event| PlannedFault { time: over, aim: None, event };
+        faults.extend(ends.into_iter().map(end));
+    }
+    faults.sort_by_key(|fault| fault.time);
+    faults
+}
+
+/// A fault, and its end if it lasts.
+fn draw(random: &mut SplitMix) -> (Vec<PlannedEvent>, Vec<PlannedEvent>) {
+    let host = host_of(random.below(CLIENTS));
+    let ways = |ways: &[(Ipv4Addr, Ipv4Addr)]| {
+        let events = |is_blocked| {
+            ways.iter().map(|(from, to)| PlannedEvent::Way(*from, *to, is_blocked)).collect()
+        };
+        (events(true), events(false))
+    };
+    let lasting = |begin, end| (vec![begin], vec![end]);
+    let once = |event| (vec![event], vec![]);
+    match random.below(13) {
+        0 => ways(&[(host, SERVER), (SERVER, host)]),
+        1 => ways(&[(host, SERVER)]),
+        2 => ways(&[(SERVER, host)]),
+        3 => once(PlannedEvent::DropConnections(host)),
+        4 => lasting(PlannedEvent::Delay(2 << random.below(8)), PlannedEvent::Delay(1)),
+        5 => lasting(PlannedEvent::KillServer(false), PlannedEvent::StartServer),
+        6 | 7 => lasting(PlannedEvent::KillServer(true), PlannedEvent::StartServer),
+        8 => once(PlannedEvent::KillClient(random.below(CLIENTS))),
+        9 => {
+            let disk = |is_full| PlannedEvent::Disk(FaultKind::Full, is_full);
+            lasting(disk(true), disk(false))
+        }
+        10 => {
+            let kinds = [FaultKind::Error, FaultKind::FailedSync, FaultKind::Short];
+            once(PlannedEvent::Disk(*random.pick(&kinds), true))
+        }
+        11 => lasting(PlannedEvent::SlowDisk(2 << random.below(12)), PlannedEvent::SlowDisk(1)),
+        _ => {
+            let host = *random.pick(&[host, SERVER]);
+            let by = (MILLISECOND << random.below(33)) as i64;
+            once(PlannedEvent::SetClock(host, if random.one_in(2) { by } else { -by }))
+        }
+    }
+}
