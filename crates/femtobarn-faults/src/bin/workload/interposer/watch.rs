@@ -6,8 +6,9 @@
 //! 3. Nothing here calls a function that `c_library` defines.
 //! 4. Lock files and SQLite's shared memory do not survive a crash and are not recorded. Faults strike them like
 //!    any other file.
-//! 5. As with Linux, a failed sync of a file is told once to everybody who has it open, each at the next sync, also if that does
-//!    well: what they have written may be lost as well. Descriptors that share their position are one.
+//! 5. In a simulation, a failed sync of a file is told as Linux does: once to everybody who has it open, each at the next sync, also if
+//!    that does well: what they have written may be lost as well. Descriptors that share their position are one. Without a simulation
+//!    only one sync fails.
 //! 6. The simulation is asked before an operation begins. From then on until it is recorded the thread has its turn, so a kill
 //!    never separates the two.
 
@@ -281,7 +282,9 @@ pub(super) fn on_file(
     if let Some(Strike::Fail(code)) = asked.or_else(|| watch.strike(kind, &path)) {
         if kind == OperationKind::Syncing && !is_folder(file) {
             watch.untold.retain(|it| !is_same(*it, file));
-            watch.untold.extend(others(file));
+            if is_simulated() {
+                watch.untold.extend(others(file));
+            }
             if is_recorded(&path) {
                 watch.record(FileOperation::FailedSync { file: inode(file).0 });
             }
