@@ -358,7 +358,7 @@ impl Connections {
         if self.failed.load(Ordering::Acquire) {
             return Err(Error::closed(format!(
                 "an earlier commit to catalogue {} failed in the operating system; \
-                 open the federation again and check which transactions it has",
+                 open the federation again, or restart its server, and check which transactions it has",
                 self.place.path.display()
             )));
         }

@@ -6,10 +6,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use femtobarn_catalog::{
-    Commit, ContainerId, Csn, DatabaseId, LocalCatalogue, LockTarget, NewVersion, clock,
+    Commit, ContainerId, Csn, DatabaseId, ErrorKind, LocalCatalogue, LockTarget, NewVersion, clock,
 };
 use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
@@ -33,6 +34,8 @@ pub(super) struct CommitLog {
     catalog: Arc<LocalCatalogue>,
     queue: Mutex<LogQueue>,
     known: Mutex<KnownContainers>,
+    /// Whether it was logged that no more commits are taken.
+    has_failed: AtomicBool,
 }
 
 /// What the log knows of containers.
@@ -65,6 +68,18 @@ impl CommitLog {
             catalog,
             queue: Mutex::default(),
             known: Mutex::new(KnownContainers { since: clock::now(), containers: HashMap::new() }),
+            has_failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Logs once that no more commits are taken, if an earlier one failed in the operating system. Called after a commit
+    /// that failed.
+    pub(super) fn note_failure(&self) {
+        let failed = self.catalog.check_not_failed().err();
+        let Some(error) = failed.filter(|error| error.kind() == ErrorKind::Closed) else { return };
+        if !self.has_failed.swap(true, Ordering::Relaxed) {
+            let federation = &self.federation;
+            tracing::error!(%federation, %error, "no commits are taken any more; restart the server");
         }
     }
 

@@ -9,7 +9,7 @@
 //! 3. One that was sent more than once and refused is not published any more, though an earlier request for it comes late: its
 //!    client may have run it again.
 //!
-//! `commit_log` writes a line of the log for each commit.
+//! `commit_log` writes a line of the log for each commit, and one when no more commits are taken.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -191,6 +191,9 @@ impl PublishQueue {
         }
         let results = self.catalog.commit_all(commits);
         self.state.lock().writes += 1;
+        if results.iter().any(Result::is_err) {
+            self.log.note_failure();
+        }
         let is_logged = tracing::enabled!(tracing::Level::INFO);
         for (waiting, result) in new.into_iter().zip(results) {
             let result = result.or_else(|error| self.may_be_published(&waiting, error));
