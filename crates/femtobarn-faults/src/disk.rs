@@ -7,7 +7,7 @@
 //! 2. A name (created, linked, renamed, removed) is durable after a sync of its folder. Until then a prefix of
 //!    that folder's changes may survive, since journaling file systems keep their order.
 //! 3. After a failed sync of a file, its changes that were not durable may never become so, whatever later syncs
-//!    return, although the program still reads them.
+//!    return, although the program still reads them. If they are on the disk, they are below what later syncs made durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -50,17 +50,25 @@ struct NameChange {
 #[derive(Clone, Default)]
 struct DiskFile {
     durable: Vec<u8>,
-    pending: Vec<PendingChange>,
+    /// The changes since then, in their order. Those that are durable, too, follow one that may be lost.
+    changes: Vec<PendingChange>,
 }
 
-/// A change of a file that is not durable yet.
+/// A change of a file after the first one that is not durable.
 #[derive(Clone)]
 pub struct PendingChange {
     /// The order of changes of all files.
     pub time: u64,
     change: FileChange,
-    /// Whether a sync of the change failed: it may be on the disk, but no later sync makes it durable.
-    dropped: bool,
+    state: ChangeState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ChangeState {
+    Pending,
+    /// A sync of it failed: it may be on the disk, but no later sync makes it durable.
+    Dropped,
+    Durable,
 }
 
 #[derive(Clone)]
@@ -114,7 +122,7 @@ impl CrashDisk {
         let folders = image.folders.iter().map(|path| (path.clone(), NameTarget::Folder));
         disk.durable_names.extend(folders);
         for (number, (path, bytes)) in image.files.iter().enumerate() {
-            disk.files.push(DiskFile { durable: bytes.clone(), pending: vec![] });
+            disk.files.push(DiskFile { durable: bytes.clone(), changes: vec![] });
             disk.inodes.insert(inode(path)?, number);
             disk.durable_names.insert(path.clone(), NameTarget::File(number));
         }
@@ -149,7 +157,7 @@ impl CrashDisk {
             }
             FileOperation::Sync { file } => self.file(file)?.sync(),
             FileOperation::FailedSync { file } => {
-                self.file(file)?.pending.iter_mut().for_each(|pending| pending.dropped = true);
+                self.file(file)?.end_pending(ChangeState::Dropped);
             }
             FileOperation::SyncFolder { path } => self.sync_folder(&path),
             FileOperation::Link { from, to } => {
@@ -183,7 +191,8 @@ impl CrashDisk {
     fn change(&mut self, inode: u64, change: FileChange) -> Result<(), String> {
         self.clock += 1;
         let time = self.clock;
-        self.file(inode)?.pending.push(PendingChange { time, change, dropped: false });
+        let state = ChangeState::Pending;
+        self.file(inode)?.changes.push(PendingChange { time, change, state });
         Ok(())
     }
 
@@ -206,14 +215,11 @@ impl CrashDisk {
 
     /// The pending changes of files, in the order in which they were made.
     pub fn pending(&self) -> Vec<(DiskFileNumber, &PendingChange)> {
-        let of_file = |(number, file): (DiskFileNumber, &'_ DiskFile)| {
-            let count = file.pending.len();
-            (0..count).map(move |at| (number, at))
-        };
-        let mut all: Vec<(DiskFileNumber, &PendingChange)> = (self.files.iter().enumerate())
-            .flat_map(of_file)
-            .map(|(number, at)| (number, &self.files[number].pending[at]))
-            .collect();
+        let mut all: Vec<(DiskFileNumber, &PendingChange)> = vec![];
+        for (number, file) in self.files.iter().enumerate() {
+            let uncertain = file.changes.iter().filter(|it| it.state != ChangeState::Durable);
+            all.extend(uncertain.map(|change| (number, change)));
+        }
         all.sort_by_key(|(_, pending)| pending.time);
         all
     }
@@ -229,11 +235,8 @@ impl CrashDisk {
         let kept = crash.names.unwrap_or(self.pending_names());
         let kept = &self.pending_names[..kept.min(self.pending_names()) as usize];
         kept.iter().for_each(|change| change.apply(&mut names));
-        let mut outcomes: BTreeMap<DiskFileNumber, Vec<(&PendingChange, &ChangeOutcome)>> =
-            BTreeMap::new();
-        for ((number, pending), outcome) in self.pending().into_iter().zip(&crash.outcomes) {
-            outcomes.entry(number).or_default().push((pending, outcome));
-        }
+        let times = self.pending().into_iter().map(|(_, pending)| pending.time);
+        let outcomes: BTreeMap<u64, &ChangeOutcome> = times.zip(&crash.outcomes).collect();
         let mut found = DiskImage::default();
         let is_there = |path: &Path| {
             let above = path.ancestors().skip(1).filter(|folder| *folder != Path::new(""));
@@ -244,8 +247,14 @@ impl CrashDisk {
                 NameTarget::Folder => drop(found.folders.insert(path.clone())),
                 NameTarget::File(number) => {
                     let mut bytes = self.files[*number].durable.clone();
-                    for (pending, outcome) in outcomes.get(number).into_iter().flatten() {
-                        pending.change.apply(&mut bytes, outcome);
+                    for change in &self.files[*number].changes {
+                        let outcome = match change.state {
+                            ChangeState::Durable => &ChangeOutcome::Kept,
+                            _ => {
+                                outcomes.get(&change.time).copied().unwrap_or(&ChangeOutcome::Lost)
+                            }
+                        };
+                        change.change.apply(&mut bytes, outcome);
                     }
                     found.files.insert(path.clone(), bytes);
                 }
@@ -273,12 +282,17 @@ impl NameChange {
 
 impl DiskFile {
     fn sync(&mut self) {
-        let (dropped, synced): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.pending).into_iter().partition(|pending| pending.dropped);
-        for pending in synced {
-            pending.change.apply(&mut self.durable, &ChangeOutcome::Kept);
+        self.end_pending(ChangeState::Durable);
+        let is_durable = |it: &&PendingChange| it.state == ChangeState::Durable;
+        let certain = self.changes.iter().take_while(is_durable).count();
+        for change in self.changes.drain(..certain) {
+            change.change.apply(&mut self.durable, &ChangeOutcome::Kept);
         }
-        self.pending = dropped;
+    }
+
+    fn end_pending(&mut self, state: ChangeState) {
+        let pending = self.changes.iter_mut().filter(|it| it.state == ChangeState::Pending);
+        pending.for_each(|change| change.state = state);
     }
 }
 
@@ -342,4 +356,35 @@ fn write(file: &mut Vec<u8>, offset: u64, bytes: &[u8], outcome: &ChangeOutcome)
 
 fn is_chosen(choice: u64, sector: u64) -> bool {
     crate::random::SplitMix(choice ^ sector.wrapping_mul(0x2545_f491_4f6c_dd1d)).one_in(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_failed_sync_lost_is_below_what_a_later_one_made_durable() {
+        let mut disk = CrashDisk::default();
+        let write = |offset, bytes: &[u8]| {
+            let (path, bytes) = (PathBuf::from("file"), bytes.to_vec());
+            FileOperation::Write { file: 1, path, offset, bytes }
+        };
+        let operations = [
+            FileOperation::Create { file: 1, path: PathBuf::from("file") },
+            FileOperation::SyncFolder { path: PathBuf::new() },
+            write(0, b"oldold"),
+            FileOperation::FailedSync { file: 1 },
+            write(0, b"new"),
+            FileOperation::Sync { file: 1 },
+        ];
+        let applied = operations.into_iter().try_for_each(|operation| disk.apply(operation));
+        assert_eq!(applied, Ok(()));
+        assert_eq!(disk.pending().len(), 1);
+        let found = |outcome| {
+            let image = disk.after(&Crash { outcomes: vec![outcome], names: None });
+            image.files.get(Path::new("file")).cloned()
+        };
+        assert_eq!(found(ChangeOutcome::Kept).as_deref(), Some(&b"newold"[..]));
+        assert_eq!(found(ChangeOutcome::Lost).as_deref(), Some(&b"new"[..]));
+    }
 }
