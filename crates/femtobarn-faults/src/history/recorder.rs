@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use femtobarn::{ErrorKind, Federation, Isolation, Profile, Result, TransactionOptions};
+use femtobarn::{Error, ErrorKind, Federation, Isolation, Profile, Result, TransactionOptions};
 use rntuple::Value;
 
 use super::{
@@ -25,6 +25,9 @@ const OPERATIONS_MAX: u64 = 4;
 
 /// How long a writer pauses at most after a failure, if its surroundings are deadly.
 const PAUSE_MS_MAX: u64 = 2000;
+
+/// How long a writer waits for an operator to restart a server that has to be restarted.
+const RESTARTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Creates a federation with empty registers.
 ///
@@ -152,10 +155,13 @@ pub fn run(
             Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Busy) => {
                 TransactionOutcome::Aborted
             }
-            Err(error) if is_outcome(error.kind(), surroundings) => {
+            Err(error) if is_outcome(&error, surroundings) => {
                 eprintln!("{error}");
                 if surroundings == Surroundings::Deadly {
                     std::thread::sleep(Duration::from_millis(random.below(PAUSE_MS_MAX)));
+                }
+                if needs_restart(&error) {
+                    std::thread::sleep(RESTARTED_WITHIN);
                 }
                 if run.is_committing {
                     TransactionOutcome::Unknown
@@ -172,12 +178,18 @@ pub fn run(
 }
 
 /// Whether an error is what a transaction may end with.
-fn is_outcome(kind: ErrorKind, surroundings: Surroundings) -> bool {
+fn is_outcome(error: &Error, surroundings: Surroundings) -> bool {
+    let kind = error.kind();
     match surroundings {
         Surroundings::Calm => false,
         Surroundings::Failing => is_failure(kind),
-        Surroundings::Deadly => is_failure(kind) || kind == ErrorKind::Full,
+        Surroundings::Deadly => is_failure(kind) || kind == ErrorKind::Full || needs_restart(error),
     }
+}
+
+/// Whether a server refuses commits until it is restarted, as after a failed sync of the catalogue's log.
+fn needs_restart(error: &Error) -> bool {
+    error.kind() == ErrorKind::Closed && error.to_string().contains("restart its server")
 }
 
 /// Whether an error may come from a server that failed.

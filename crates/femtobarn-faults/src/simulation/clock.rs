@@ -36,9 +36,21 @@ impl HostClock {
     }
 }
 
+/// Whether commits, the newest first, each with its number and time, have times in the order of their numbers.
+pub(super) fn are_in_order(newest_first: &[(u64, i64)]) -> bool {
+    newest_first.windows(2).all(|pair| pair[0].0 > pair[1].0 && pair[0].1 >= pair[1].1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_commit_that_is_earlier_than_the_one_before_it_is_noticed() {
+        assert!(are_in_order(&[(3, 20), (2, 20), (1, 10)]));
+        assert!(!are_in_order(&[(3, 20), (2, 21), (1, 10)]));
+        assert!(!are_in_order(&[(2, 20), (2, 20)]));
+    }
 
     #[test]
     fn a_clock_shows_a_time_no_later_than_it_says_and_never_goes_back_while_it_is_read() {

@@ -32,6 +32,8 @@ pub(super) struct HostDisk {
     slowness: u64,
     /// Those of one operation that have struck since that was asked last.
     struck: Vec<FaultKind>,
+    /// Operations that faults have struck.
+    failures: u64,
 }
 
 impl HostDisk {
@@ -45,6 +47,7 @@ impl HostDisk {
             faults: vec![],
             slowness: 1,
             struck: vec![],
+            failures: 0,
         }
     }
 
@@ -75,6 +78,7 @@ impl HostDisk {
             return (time, 0);
         };
         let fault = self.faults[at];
+        self.failures += 1;
         if fault != FaultKind::Full {
             self.struck.push(fault);
             self.faults.swap_remove(at);
@@ -85,6 +89,11 @@ impl HostDisk {
             FaultKind::Error | FaultKind::FailedSync => libc::EIO.into(),
         };
         (time, code)
+    }
+
+    /// How many operations faults have struck.
+    pub(super) fn failures(&self) -> u64 {
+        self.failures
     }
 
     /// The faults of one operation that have struck since the last call.
@@ -184,6 +193,7 @@ mod tests {
             assert_eq!(code(&mut disk, OperationKind::Writing), IN_PART);
             assert_eq!(code(&mut disk, OperationKind::Writing), 0);
             assert_eq!(disk.take_struck(), [FaultKind::FailedSync, FaultKind::Short]);
+            assert_eq!(disk.failures(), 4);
         });
     }
 }

@@ -83,6 +83,11 @@ impl SimulatedHosts {
         self.disks.get_mut(&host).map_or((0, 0), |disk| disk.operate(kind))
     }
 
+    /// How many operations of programs on a host's disk faults have struck.
+    pub fn failures(&self, host: Ipv4Addr) -> u64 {
+        self.disks.get(&host).map_or(0, HostDisk::failures)
+    }
+
     /// The faults of one operation of a host's disk that have struck since the last call.
     pub fn take_struck(&mut self, host: Ipv4Addr) -> Vec<FaultKind> {
         self.disks.get_mut(&host).map_or(vec![], HostDisk::take_struck)

@@ -28,14 +28,18 @@ pub enum ClientActivity {
     Other,
 }
 
-/// A fault, or the end of one, and when it comes.
-#[derive(Clone, Copy, Debug)]
+/// A fault, and when it comes.
+#[derive(Clone, Debug)]
 pub(super) struct PlannedFault {
     /// From the start of the clients.
     pub(super) time: u64,
     /// What the clients are to be at; it is waited for, but not for long.
     pub(super) aim: Option<ClientActivity>,
-    pub(super) event: PlannedEvent,
+    pub(super) begin: Vec<PlannedEvent>,
+    /// What ends it, if it lasts.
+    pub(super) end: Vec<PlannedEvent>,
+    /// From its beginning to its end.
+    pub(super) lasts: u64,
 }
 
 /// A fault, or the end of one.
@@ -77,7 +81,7 @@ impl PlannedEvent {
     }
 
     /// Whether it ends a fault.
-    pub(super) fn is_end(self) -> bool {
+    fn is_end(self) -> bool {
         matches!(
             self,
             PlannedEvent::Way(_, _, false)
@@ -99,16 +103,14 @@ pub(super) fn plan(random: &mut SplitMix) -> Vec<PlannedFault> {
     let mut faults = vec![];
     for _ in 0..1 + random.below(FAULTS_MAX) {
         let time = random.below(FAULTS_WITHIN);
-        let over = time + (MILLISECOND << random.below(15)) + random.below(MILLISECOND);
+        let lasts = (MILLISECOND << random.below(15)) + random.below(MILLISECOND);
         let aim = match random.below(4) {
             0 => None,
             1 => Some(ClientActivity::Locking),
             _ => Some(ClientActivity::Committing),
         };
-        let (begin, ends) = draw(random);
-        faults.extend(begin.into_iter().map(|event| PlannedFault { time, aim, event }));
-        let end = |event| PlannedFault { time: over, aim: None, event };
-        faults.extend(ends.into_iter().map(end));
+        let (begin, end) = draw(random);
+        faults.push(PlannedFault { time, aim, begin, end, lasts });
     }
     faults.sort_by_key(|fault| fault.time);
     faults

@@ -3,7 +3,6 @@
 //! What is checked: each client that was not killed ends, in a bounded time of the simulation; the history is one of snapshot
 //! isolation, which has every commit that was acknowledged, once, in the order of their numbers; the federation is sound.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
@@ -13,6 +12,7 @@ use std::path::{Path, PathBuf};
 use femtobarn::{CheckLevel, Federation};
 
 use super::PORT;
+use super::clock::are_in_order;
 use super::message::NEVER;
 use super::plan::{
     AIMED_WITHIN, CLIENTS, ClientActivity, MILLISECOND, PlannedEvent, PlannedFault, SERVER,
@@ -28,7 +28,11 @@ const TRANSACTIONS: u64 = 6;
 const SECOND: u64 = 1000 * MILLISECOND;
 /// What a server says that cannot begin.
 const NOT_BEGUN: &str = "cannot serve ";
-/// When a server is started again that could not begin.
+/// What a server's log says if it takes no commits any more: after a failed sync of the catalogue's log.
+const MUST_RESTART: &str = "restart the server";
+/// How often an operator looks at that log.
+const LOOKED_EVERY: u64 = 2 * SECOND;
+/// When an operator starts a server again that could not begin, or that has to be restarted.
 const RESTARTED_AFTER: u64 = SECOND;
 /// The time in which all clients are answered or refused once no fault lasts.
 const ANSWERED_WITHIN: u64 = 600 * SECOND;
@@ -55,15 +59,29 @@ struct Story {
     world: World,
     place: PathBuf,
     server: Option<usize>,
-    /// When the server is started again.
+    before_server: BeforeServer,
+    /// When an operator starts the server again.
     restart: Option<u64>,
+    /// When an operator looks at the server's log.
+    next_look: u64,
     /// How many times the server was killed more often than started.
     ends: u64,
     clients: Vec<usize>,
     killed: Vec<u64>,
     /// The faults until now, with the times.
     events: Vec<(u64, PlannedEvent)>,
+    /// The ends of faults that last, in the order of their times.
+    ends_of_faults: VecDeque<(u64, PlannedEvent)>,
     strikes: BTreeMap<(&'static str, ClientActivity), u64>,
+}
+
+/// What there was when the server was started.
+#[derive(Default)]
+struct BeforeServer {
+    /// The bytes that earlier servers had told.
+    told: usize,
+    /// Operations on its disk that had failed.
+    failures: u64,
 }
 
 impl Story {
@@ -98,6 +116,8 @@ impl Story {
 
     fn start_server(&mut self) -> Result<(), String> {
         self.restart = None;
+        let (told, failures) = (self.errors("server").len(), self.world.hosts.failures(SERVER));
+        self.before_server = BeforeServer { told, failures };
         let [disk, trace] = self.disk().map(|path| path.display().to_string());
         let arguments = ["serve", &disk, &trace, &SERVER.to_string()];
         self.server = Some(self.start(SERVER, "server", &arguments)?);
@@ -110,15 +130,41 @@ impl Story {
         self.world.kill(server).map_err(|error| format!("the server: {error}"))
     }
 
-    /// A server may refuse to begin on a disk that fails; it is started again, as an operator would. It never ends later.
+    /// A server may refuse to begin if its disk fails meanwhile; an operator starts it again. It never ends later.
     fn check_server(&mut self, server: usize) -> Result<(), String> {
         let Some(status) = self.world.status(server) else { return Ok(()) };
-        let errors = self.errors("server");
-        if !errors.trim_end().lines().last().is_some_and(|line| line.starts_with(NOT_BEGUN)) {
+        let errors = self.server_errors();
+        let last = errors.trim_end().lines().last();
+        let is_refusal = status.code() == Some(1)
+            && last.is_some_and(|line| line.starts_with(NOT_BEGUN))
+            && self.world.hosts.failures(SERVER) > self.before_server.failures;
+        if !is_refusal {
             return Err(format!("the server ended by itself: {status}: {errors}"));
         }
         self.server = None;
         self.restart = Some(self.world.now() + RESTARTED_AFTER);
+        Ok(())
+    }
+
+    /// What the server has told since it was started.
+    fn server_errors(&self) -> String {
+        self.errors("server").split_off(self.before_server.told)
+    }
+
+    /// Does what an operator does: looks at the server's log from time to time, and restarts the server if it says so.
+    fn operate(&mut self) -> Result<(), String> {
+        let now = self.world.now();
+        if self.next_look <= now {
+            self.next_look = now + LOOKED_EVERY;
+            if self.server.is_some() && self.server_errors().contains(MUST_RESTART) {
+                self.note_strike("a restart by the operator");
+                self.kill_server()?;
+                self.restart = Some(now + RESTARTED_AFTER);
+            }
+        }
+        if self.restart.is_some_and(|time| time <= now) {
+            self.start_server()?;
+        }
         Ok(())
     }
 
@@ -167,14 +213,18 @@ impl Story {
         *self.strikes.entry((fault, self.activity())).or_default() += 1;
     }
 
-    /// By what clients have told: that of a transaction that has its first lock, and again when it commits.
+    /// By what clients have told: a transaction is announced when it has its first lock, and again when it commits.
     fn activity(&self) -> ClientActivity {
         let lives = |client: &u64| self.world.status(self.clients[*client as usize]).is_none();
         let of = |client: u64| {
             let text = fs::read_to_string(self.place.join(format!("client{client}.out")));
             let text = text.unwrap_or_default();
-            let is_unknown = |line: &&str| line.split(' ').nth(2) == Some("?");
-            match text.lines().rev().take_while(is_unknown).count() {
+            // A transaction that ended, perhaps with an unknown outcome, took some time.
+            let is_announced = |line: &&str| {
+                let told = ObservedTransaction::from_line(line);
+                told.is_some_and(|told| told.time.is_empty())
+            };
+            match text.lines().rev().take_while(is_announced).count() {
                 0 => ClientActivity::Other,
                 1 => ClientActivity::Locking,
                 _ => ClientActivity::Committing,
@@ -196,32 +246,57 @@ impl Story {
     /// Goes on until all clients have ended; returns the number of faults.
     fn run(&mut self, faults: Vec<PlannedFault>) -> Result<u64, String> {
         let begin = self.world.now();
-        let count = faults.iter().filter(|fault| !fault.event.is_end()).count();
-        let mut faults: VecDeque<_> = faults.into();
-        let limit = begin + faults.back().map_or(0, |fault| fault.time) + ANSWERED_WITHIN;
+        let last = faults.iter().map(|fault| fault.time + AIMED_WITHIN + fault.lasts).max();
+        let limit = begin + last.unwrap_or(0) + ANSWERED_WITHIN;
+        let (count, mut faults) = (faults.len(), VecDeque::from(faults));
         while self.clients.iter().any(|client| self.world.status(*client).is_none()) {
-            let mut next = limit;
-            while let Some(fault) = faults.front() {
-                next = begin + fault.time;
-                if next <= self.world.now() && !self.is_at(fault.aim) {
-                    next += AIMED_WITHIN;
-                }
-                if next > self.world.now() {
-                    break;
-                }
-                self.apply(fault.event)?;
-                faults.pop_front();
-            }
+            self.end_faults()?;
+            let fault = self.begin_faults(begin, &mut faults)?;
             if self.world.now() >= limit {
                 return Err("a client was neither answered nor refused".to_owned());
             }
-            if self.restart.is_some_and(|time| time <= self.world.now()) {
-                self.start_server()?;
-            }
-            let next = if faults.is_empty() { limit } else { next };
-            self.step(self.restart.map_or(next, |time| next.min(time)))?;
+            self.operate()?;
+            let end = self.ends_of_faults.front().map(|(time, _)| *time);
+            let times = [fault, end, self.restart, Some(self.next_look)];
+            self.step(times.into_iter().flatten().fold(limit, u64::min))?;
         }
-        Ok((count - faults.iter().filter(|fault| !fault.event.is_end()).count()) as u64)
+        Ok((count - faults.len()) as u64)
+    }
+
+    /// Begins the faults whose time has come. Returns when the next one may begin, at the latest.
+    fn begin_faults(
+        &mut self,
+        begin: u64,
+        faults: &mut VecDeque<PlannedFault>,
+    ) -> Result<Option<u64>, String> {
+        while let Some(fault) = faults.front() {
+            let now = self.world.now();
+            let mut time = begin + fault.time;
+            if time <= now && !self.is_at(fault.aim) {
+                time += AIMED_WITHIN;
+            }
+            if time > now {
+                return Ok(Some(time));
+            }
+            let Some(fault) = faults.pop_front() else { break };
+            fault.begin.into_iter().try_for_each(|event| self.apply(event))?;
+            let ends = fault.end.into_iter().map(|event| (now + fault.lasts, event));
+            self.ends_of_faults.extend(ends);
+            self.ends_of_faults.make_contiguous().sort_by_key(|(time, _)| *time);
+        }
+        Ok(None)
+    }
+
+    /// Ends the faults that have lasted long enough.
+    fn end_faults(&mut self) -> Result<(), String> {
+        while let Some((time, event)) = self.ends_of_faults.front().copied() {
+            if time > self.world.now() {
+                break;
+            }
+            self.ends_of_faults.pop_front();
+            self.apply(event)?;
+        }
+        Ok(())
     }
 
     fn is_at(&self, aim: Option<ClientActivity>) -> bool {
@@ -294,11 +369,14 @@ pub fn tell(
         world,
         place: place.to_owned(),
         server: None,
+        before_server: BeforeServer::default(),
         restart: None,
+        next_look: 0,
         ends: 0,
         clients: vec![],
         killed: vec![],
         events: vec![],
+        ends_of_faults: VecDeque::new(),
         strikes: BTreeMap::new(),
     };
     let told = story.tell(&mut random);
@@ -346,7 +424,8 @@ impl Story {
         let federation = Federation::open(&self.federation()).map_err(|error| error.to_string())?;
         let commits = recorder::judge(&federation, history)?;
         let all = federation.history(u64::MAX >> 1).map_err(|error| error.to_string())?;
-        if !all.is_sorted_by_key(|commit| (Reverse(commit.csn), Reverse(commit.time_us))) {
+        let times: Vec<_> = all.iter().map(|commit| (commit.csn.0, commit.time_us)).collect();
+        if !are_in_order(&times) {
             return Err("commits have times in another order than their numbers".to_owned());
         }
         let report = federation.check(CheckLevel::Full, &mut |_| true);

@@ -24,6 +24,13 @@ use crate::random::SplitMix;
 /// The longest time between two calls, in nanoseconds.
 const STEP_NS_MAX: u64 = 20_000;
 
+/// Whether processes of simulations have their memory at the same addresses in every run. If the kernel refuses that, as in some
+/// containers, two histories of a seed may differ.
+pub fn are_addresses_kept() -> bool {
+    // Only this thread, and what it starts, is changed.
+    std::thread::spawn(lie_where_others_lie).join().is_ok_and(|is_kept| is_kept)
+}
+
 /// A simulation.
 pub struct World {
     random: SplitMix,
@@ -137,8 +144,12 @@ impl World {
         let (here, there) = thread_sockets()?;
         let open = |path: &Path| File::options().create(true).append(true).open(path);
         let mut command = Command::new(&self.program);
+        let lie = || {
+            lie_where_others_lie();
+            Ok(())
+        };
         // SAFETY: a system call is all that it does in the new process.
-        unsafe { command.pre_exec(lie_where_others_lie) };
+        unsafe { command.pre_exec(lie) };
         let child = command
             .arg("simulate")
             .arg(self.random.draw().to_string())
@@ -427,10 +438,9 @@ impl Drop for World {
 const RANDOM_NOWHERE: libc::c_ulong = libc::ADDR_NO_RANDOMIZE as libc::c_ulong;
 
 /// Gives the program that is started now the addresses that it has in every run, where the kernel allows that: some programs
-/// behave by the addresses of what they wait for.
-fn lie_where_others_lie() -> io::Result<()> {
+/// behave by the addresses of what they wait for. Returns whether it does.
+fn lie_where_others_lie() -> bool {
     const ASKED: libc::c_ulong = 0xffff_ffff;
     // SAFETY: no memory is touched.
-    unsafe { libc::personality(libc::personality(ASKED) as libc::c_ulong | RANDOM_NOWHERE) };
-    Ok(())
+    unsafe { libc::personality(libc::personality(ASKED) as libc::c_ulong | RANDOM_NOWHERE) >= 0 }
 }

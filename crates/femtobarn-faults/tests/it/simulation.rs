@@ -8,6 +8,7 @@ use std::path::Path;
 use femtobarn_faults::crash::in_memory;
 use femtobarn_faults::simulation::plan::ClientActivity;
 use femtobarn_faults::simulation::story::{ToldStory, tell};
+use femtobarn_faults::simulation::world::are_addresses_kept;
 
 /// Has the seeds to try, in place of those of each test.
 const SEEDS: &str = "FEMTOBARN_SIMULATE";
@@ -36,6 +37,11 @@ fn seeds(usual: std::ops::RangeInclusive<u64>) -> std::ops::RangeInclusive<u64> 
 
 fn tell_all(seeds: std::ops::RangeInclusive<u64>) {
     let (count, first) = (seeds.clone().count(), *seeds.start());
+    if !are_addresses_kept() {
+        crate::print_progress(
+            "the kernel refuses to keep addresses: a seed may have another history in each run",
+        );
+    }
     let (mut all, mut traces) = (ToldStory::default(), BTreeSet::new());
     for seed in seeds {
         let told = told(seed);
@@ -63,14 +69,14 @@ fn tell_all(seeds: std::ops::RangeInclusive<u64>) {
             "{fault}: {committing} times during a commit, {locking} during a lock, {other} else"
         ));
     }
-    let is_enough = count < 15 || all.commits > 3 * count as u64;
-    assert!(is_enough, "few transactions were committed: {}", all.commits);
+    let wanted = if count < 20 { 0 } else { 3 * count as u64 };
+    assert!(all.commits > wanted, "few transactions were committed: {}", all.commits);
 }
 
 #[test]
 fn simulated_histories_are_snapshot_isolated_and_lose_no_commit() {
-    // Of these, 2 and 14 lose a connection between a write's acknowledgement and its sync, which was told as a closed federation.
-    tell_all(seeds(1..=16));
+    // Every tenth loses a connection between a write's acknowledgement and its sync, which was told as a closed federation.
+    tell_all(seeds(1..=20));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use femtobarn_faults::history::recorder::{self, Surroundings};
 use femtobarn_faults::history::{IsolationLevel, ObservedTransaction};
 use femtobarn_faults::simulation::PORT;
 use femtobarn_server::Server;
-use femtobarn_server::config::{Allowed, AuthConfig, Config, ExportConfig, TlsConfig};
+use femtobarn_server::config::{Allowed, AuthConfig, Config, ExportConfig, LogConfig, TlsConfig};
 
 use crate::interposer::{self, OperationRecord};
 
@@ -57,6 +57,10 @@ fn serve(folder: &Path, address: &str) -> Result<(), String> {
         throttle: None,
         faults: vec![],
     };
+    femtobarn_server::logging::start(&LogConfig {
+        level: "error".to_owned(),
+        ..LogConfig::default()
+    })?;
     let config = Config {
         address: address.to_string(),
         port: PORT,
