@@ -249,7 +249,7 @@ def test_times_are_shown_as_times(fed: fb.Federation) -> None:
 def test_wrong_rules_are_refused_with_what_is_right() -> None:
     with pytest.raises(fb.InvalidError, match="no form 'cones'; did you mean 'cone'"):
         Rule("jet", "cones", "Jet", "#ffffff")
-    with pytest.raises(fb.InvalidError, match="no regular expression"):
+    with pytest.raises(fb.InvalidError, match="not a regular expression"):
         Rule("jet", "cone", "Jet(", "#ffffff")
 
 

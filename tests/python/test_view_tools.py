@@ -169,7 +169,7 @@ def test_joins_give_what_dictionaries_give(fed: fb.Federation) -> None:
     [
         ({"run": "name"}, "'run' is int32, and 'name' is string: these are never equal"),
         ("muons.pt", "has several values per object"),
-        ("run", "several objects of run1/events have run 1; join"),
+        ("run", "several objects of run1/events have run 1; call join"),
         ({}, "join takes names of fields"),
     ],
 )

@@ -16,6 +16,7 @@ use femtobarn_archive::stores::{XrootdSettings, XrootdStore};
 use femtobarn_archive::{Error, ObjectRange, Store};
 use femtobarn_catalog::{ErrorKind, ReplicaState, ResidenceState};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, User, geteuid};
 use tempfile::TempDir;
 
@@ -85,7 +86,18 @@ impl Server {
     }
 
     fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.process.id() as i32), signal).unwrap();
+        kill(self.pid(), signal).unwrap();
+    }
+
+    /// Stops all threads. The signal alone returns before they have stopped, and one may still answer.
+    fn suspend(&self) {
+        self.signal(Signal::SIGSTOP);
+        let stopped = waitpid(self.pid(), Some(WaitPidFlag::WUNTRACED)).unwrap();
+        assert_eq!(stopped, WaitStatus::Stopped(self.pid(), Signal::SIGSTOP));
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.process.id() as i32)
     }
 }
 
@@ -280,7 +292,7 @@ fn a_server_that_hangs_is_not_waited_for_without_end() {
     fs::write(&from, b"seven bytes").unwrap();
     store.put("a", &from, &mut *on()).unwrap();
     let began = Instant::now();
-    server.signal(Signal::SIGSTOP);
+    server.suspend();
     for refused in [
         store.put("b", &from, &mut *on()).map(drop),
         store.get("a", &to, &mut *on()),

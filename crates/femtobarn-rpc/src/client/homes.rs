@@ -11,7 +11,6 @@
 //! 5. A transaction shows the fence of each database that it writes to. If its answer is lost with a server, another
 //!    server is asked for the outcome. A transaction that the other server refuses may still be published by the first
 //!    one, unless that is not the home any more.
-//!    asked for it. What that one refuses, the first may still publish, unless it is not the home any more.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -143,7 +143,7 @@ mod tests {
     fn names_that_are_no_printable_text_are_refused() {
         for wrong in [certificate(&[]), certificate(&[(DnType::CommonName, "a\nb")])] {
             assert!(
-                CertifiedName::of(&wrong).is_err_and(|what| what.contains("no printable text"))
+                CertifiedName::of(&wrong).is_err_and(|what| what.contains("not printable text"))
             );
         }
         let good = certificate(&[(DnType::CommonName, "ann")]);

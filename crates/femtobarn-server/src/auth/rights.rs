@@ -347,7 +347,7 @@ mod tests {
         for wrong in
             ["", "read:/", "storage.read", "storage.read:a", "storage.all:/", "storage.read:/.."]
         {
-            assert!(of(wrong).is_err_and(|what| what.contains("no right")), "{wrong:?}");
+            assert!(of(wrong).is_err_and(|what| what.contains("not a right")), "{wrong:?}");
         }
         let both = Rights::reading().and(&of("femtobarn.tag:/a").expect("a right"));
         assert!(both.may(Action::Read, b"/b") && both.may(Action::Tag, b"/a"));

@@ -142,8 +142,8 @@ mod tests {
     fn roles_that_are_incomplete_say_what_to_do() {
         for (wrong, why) in [
             ("a = { subjects = [\"ann\"] }", "roles.a.rights: name some"),
-            ("a = { rights = [\"storage.read:/\"] }", "roles.a.subjects: name whoever"),
-            ("a = { rights = [\"storage.read:/\"], groups = [\"/cms\"] }", "none of auth.issuer"),
+            ("a = { rights = [\"storage.read:/\"] }", "roles.a.subjects: name the holders"),
+            ("a = { rights = [\"storage.read:/\"], groups = [\"/cms\"] }", "is not in auth.issuer"),
             (
                 "a = { rights = [\"all\"], groups = [\"/cms\"], issuer = \"https://one.example\" }",
                 "roles.a.rights: \"all\" is not a right",

@@ -197,7 +197,7 @@ mod tests {
         drop(next_login(&listener).await);
         let mut lines = next_login(&listener).await;
         let why = login.why_not().expect("a reason");
-        assert!(why.contains("has it another server"), "{why}");
+        assert!(why.contains("does it have another server"), "{why}");
         for text in ["/a", "/with space", "/line\nsuspend", "/\u{85}next", "/b"] {
             news.appears(&path(text));
         }

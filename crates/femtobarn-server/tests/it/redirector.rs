@@ -154,7 +154,7 @@ fn a_path_that_is_not_moved_stays_where_it_is() {
     let (code, said) = refusal(client.mv(&at("/data/one"), &at("/data/two")));
     assert_eq!(code, ErrorCode::UNSUPPORTED);
     let other = site.servers[1].address();
-    assert!(said.contains(&format!("/data/two is at {other}")), "{said}");
+    assert!(said.contains(&format!("/data/two exists at {other}")), "{said}");
     assert!(site.at(1, "one").exists() && site.at(2, "two").exists());
     client.mv(&at("/data/one"), &at("/data/three")).unwrap();
     assert!(site.at(1, "three").exists() && !site.at(1, "one").exists());

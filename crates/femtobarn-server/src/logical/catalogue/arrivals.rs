@@ -5,8 +5,9 @@
 //!    and to the front; these are copied at the end. A new epoch at the beginning ends the writers' reservations of
 //!    space.
 //! 2. The home changes in one step, while the database is locked, and after the file here is durable as a whole. An
-//!    error before that removes the copy; a crash leaves it under another name, and the next attempt replaces it. A
-//!    crash after it leaves the old file, which belongs to no database.
+//!    error while the copy is made removes it; a crash leaves it under another name, and the next attempt replaces it,
+//!    as it does a whole copy whose home then did not change. A crash after the change leaves the old file, which
+//!    belongs to no database.
 //! 3. The home gives a database up, and removes its file, after it has seen the whole file at the other server. In
 //!    between, no other session can lock the database there, even if the session of the move ends.
 //! 4. A move continues when its client has disconnected; a client may ask for it any number of times.
