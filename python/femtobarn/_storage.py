@@ -358,7 +358,7 @@ class MovedCatalogue:
     origin: str
     """The old place of the catalogue."""
     place: str
-    """The new place: the file ``catalogue.sqlite``, or the server and its database."""
+    """The file ``catalogue.sqlite``, or the server and its database, which has the catalogue now."""
 
 
 class Servers:
