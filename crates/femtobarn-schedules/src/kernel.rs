@@ -104,15 +104,15 @@ const HALVES_AT_ONCE: usize = 16;
 /// Bytes of a file that are numbers of 8 bytes, at most.
 const WORDS_MAX: usize = 512;
 
-/// Sleeps while the number is `value`, until it is woken.
+/// Sleeps until the number is not `value`, and it was woken.
 pub(crate) fn sleep_while(number: &AtomicU32, value: u32) {
     let mut futexes = HOST.futexes.lock();
-    if number.load(loom::sync::atomic::Ordering::SeqCst) == value {
+    while number.load(loom::sync::atomic::Ordering::SeqCst) == value {
         HOST.woken.wait(&mut futexes);
     }
 }
 
-/// Wakes all sleepers: those on other numbers look again.
+/// Wakes all sleepers: those whose numbers have not changed sleep again.
 pub(crate) fn wake_all() {
     let _futexes = HOST.futexes.lock();
     HOST.woken.notify_all();

@@ -1,4 +1,4 @@
-//! The pieces of Femtobarn that threads and processes share, run in every order of their steps. It has nothing for users.
+//! The pieces of Femtobarn that threads and processes share, run in every order of their steps up to a bound. It has nothing for users.
 //!
 //! The files of the pieces are those of the product, compiled once more with other threads, mutexes, condition variables, atomic
 //! numbers, locks of the kernel and futexes: those of loom, which runs a scenario again and again until it has seen every
@@ -10,7 +10,7 @@
 //! | [`local`] | group commit of a process | every commit has one result, in the order of submission |
 //! | [`locks`] | the turn to commit, the sync of the log, bells | a change is durable before it is acknowledged; nobody sleeps on |
 //! | [`logical`] | the server's table of locks | exclusion, and every cycle of waits is found |
-//! | [`prefetch`] | buffers that are fetched ahead | each is fetched once, and nobody waits for ever |
+//! | [`prefetch`] | buffers that are fetched ahead | a reader gets its bytes or none, and no reader waits for ever |
 //!
 //! A piece imports mutexes from `parking_lot`, which is this crate here, and the rest from the files that its folder has here
 //! under the same names.
