@@ -2,7 +2,7 @@
 # `make bench` as root also install the programs of Debian's that judge the server.
 # A machine needs Rust (cargo), Python 3.11 or newer, a C compiler and make.
 PYTHON ?= python3
-FUZZ_SECONDS ?= 20
+FUZZ_SECONDS ?= 16
 MINUTES ?= 60
 # Those of the crates whose files are not as in this commit are tested by `make check`.
 BASE ?= HEAD
@@ -22,7 +22,7 @@ AT_ONCE := $(MAKE) --no-print-directory --jobs=2 $(if $(filter true,$(CI)),--kee
 MODULE := python/femtobarn/_femtobarn.abi3.so
 # What makes the module where a step only has to load it; `make test` has built it with all else.
 MODULE_BY := $(if $(wildcard python/femtobarn/_femtobarn.abi3.so),,extension)
-FUZZERS := anchors envelopes messages read_file
+FUZZERS := anchors client envelopes messages read_file
 # Those that take minutes to build.
 SERVER_FUZZERS := http metadata sessions tokens turns
 # What `make sanitize` tests: those with unsafe code, and the server and the engine above them. The tests of floods measure
@@ -81,7 +81,7 @@ fmt: .venv/test.stamp ## format all code
 lint: ## formatting and static checks alone
 	@$(AT_ONCE) steps-of-lint
 
-fuzz: ## every fuzzer for FUZZ_SECONDS (20) each, those of the server too, which take minutes to build
+fuzz: ## every fuzzer for FUZZ_SECONDS (16) each, those of the server too, which take minutes to build
 	@$(MAKE) --no-print-directory $(FUZZERS:%=fuzz-%) $(SERVER_FUZZERS:%=fuzz-%)
 
 sanitize: .venv/test.stamp programs ## tests of libraries, engine and server under the address sanitizer: minutes to build

@@ -64,10 +64,13 @@ impl Channel {
         let mut input = Bytes::new();
         let mut step = SetupStep::Send(setup.initial_bytes()?);
         loop {
+            if clock::now() >= deadline {
+                return Err(AttemptError::Unreachable("no answer to the login".to_owned()));
+            }
             step = match step {
                 SetupStep::Ready => break,
                 SetupStep::StartTls => {
-                    start_tls(&mut transport, server, options, setup).await?;
+                    start_tls(&mut transport, server, options, setup, deadline).await?;
                     setup.on_tls_started()?
                 }
                 SetupStep::Send(bytes) => {
@@ -75,7 +78,7 @@ impl Channel {
                     SetupStep::Receive
                 }
                 SetupStep::Receive => {
-                    receive_setup(&transport, &mut receive, &mut input, setup, deadline).await?
+                    receive_setup(&transport, &mut receive, &mut input, setup).await?
                 }
             };
         }
@@ -90,32 +93,25 @@ impl Channel {
     }
 }
 
-/// Receives one response of the setup.
+/// Takes the next response of the setup, or receives more bytes of it.
 async fn receive_setup(
     transport: &Transport,
     receive: &mut ReceiveState,
     input: &mut Bytes,
     setup: &mut SessionSetup<'_>,
-    deadline: Instant,
 ) -> Result<SetupStep, AttemptError> {
-    loop {
-        if let Some(ResponseEvent::Response(received)) = receive.framer.next(input)? {
-            return setup.on_response(received.response?);
-        }
-        let read = transport.read(receive.room()).await;
-        match read.map_err(|error| refused_or_unreachable(error, setup))? {
-            Some(0) => {
-                return Err(AttemptError::Unreachable(
-                    "connection closed by the server".to_owned(),
-                ));
-            }
-            Some(count) => *input = receive.room.split_to(count).freeze(),
-            None if clock::now() >= deadline => {
-                return Err(AttemptError::Unreachable("no answer to the login".to_owned()));
-            }
-            None => {}
-        }
+    if let Some(ResponseEvent::Response(received)) = receive.framer.next(input)? {
+        return setup.on_response(received.response?);
     }
+    let read = transport.read(receive.room()).await;
+    match read.map_err(|error| refused_or_unreachable(error, setup))? {
+        Some(0) => {
+            return Err(AttemptError::Unreachable("connection closed by the server".to_owned()));
+        }
+        Some(count) => *input = receive.room.split_to(count).freeze(),
+        None => {}
+    }
+    Ok(SetupStep::Receive)
 }
 
 /// A server that refuses the client's certificate would refuse it again.
@@ -144,6 +140,7 @@ async fn start_tls(
     server: &Endpoint,
     options: &Options,
     setup: &mut SessionSetup<'_>,
+    deadline: Instant,
 ) -> Result<(), AttemptError> {
     let (host, trusted) = (server.host.clone(), options.clone());
     let reading = move || super::tls::TlsSession::new(&host, &trusted);
@@ -158,7 +155,7 @@ async fn start_tls(
     let started = async {
         let mut tls = tls?;
         setup.refusals.extend(tls.without_certificate.take());
-        transport.start_tls(tls).await
+        transport.start_tls(tls, deadline).await
     };
     started.await.map_err(|error| {
         if super::tls::is_distrust(&error) {
@@ -178,6 +175,7 @@ async fn start_tls(
     _: &Endpoint,
     _: &Options,
     _: &mut SessionSetup<'_>,
+    _: Instant,
 ) -> Result<(), AttemptError> {
     Err(AttemptError::Login("this client was built without TLS".to_owned()))
 }

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use rustls::crypto::CryptoProvider;
@@ -14,6 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
+use super::clock;
 use super::options::Options;
 use super::socket::TcpSocket;
 
@@ -65,17 +67,27 @@ impl TlsSession {
         Ok(TlsSession { connection, wire: Mutex::default(), without_certificate })
     }
 
-    pub(super) async fn handshake(&mut self, socket: &TcpSocket) -> io::Result<()> {
-        while self.connection.lock().is_handshaking() {
+    pub(super) async fn handshake(
+        &mut self,
+        socket: &TcpSocket,
+        deadline: Instant,
+    ) -> io::Result<()> {
+        loop {
             self.flush(socket).await?;
-            if self.connection.lock().is_handshaking() && !self.fill(socket).await? {
+            if !self.connection.lock().is_handshaking() {
+                return Ok(());
+            }
+            if self.fill(socket).await? == Some(0) {
+                let what = "the server closed the connection during the handshake";
+                return Err(io::Error::new(ErrorKind::UnexpectedEof, what));
+            }
+            if clock::now() >= deadline {
                 return Err(ErrorKind::TimedOut.into());
             }
         }
-        self.flush(socket).await
     }
 
-    /// See [`super::stream::Transport::read`].
+    /// See [`super::transport::Transport::read`].
     pub(super) async fn read(
         &self,
         socket: &TcpSocket,
@@ -88,7 +100,7 @@ impl TlsSession {
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(Some(0)),
                 other => return other.map(Some),
             }
-            if !self.fill(socket).await? {
+            if self.fill(socket).await?.is_none() {
                 return Ok(None);
             }
         }
@@ -118,19 +130,20 @@ impl TlsSession {
         socket.write_all(&encrypted, &[]).await
     }
 
-    /// Decrypts received bytes, after reading from the socket if there are none left. False if no bytes arrived in
-    /// time.
-    async fn fill(&self, socket: &TcpSocket) -> io::Result<bool> {
+    /// Decrypts received bytes, after reading from the socket if there are none left. Returns how many there were: 0 if
+    /// the server has closed the connection, none if no bytes arrived in time.
+    async fn fill(&self, socket: &TcpSocket) -> io::Result<Option<usize>> {
         // Only one caller reads, so no other finds the buffer missing.
         let mut wire = std::mem::take(&mut *self.wire.lock());
         if wire.left.is_empty() {
             wire.bytes.resize(READ_BYTES, 0);
             let Some(count) = socket.read(&mut wire.bytes).await? else {
                 *self.wire.lock() = wire;
-                return Ok(false);
+                return Ok(None);
             };
             wire.left = 0..count;
         }
+        let count = wire.left.len();
         let mut encrypted = &wire.bytes[wire.left.clone()];
         let mut connection = self.connection.lock();
         connection.read_tls(&mut encrypted)?;
@@ -139,7 +152,7 @@ impl TlsSession {
             .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
         wire.left.start = wire.left.end - encrypted.len();
         *self.wire.lock() = wire;
-        Ok(true)
+        Ok(Some(count))
     }
 }
 

@@ -3,6 +3,8 @@
 //! One caller reads at a time and one writes at a time; a reader and a writer may overlap.
 
 use std::io;
+#[cfg(feature = "tls")]
+use std::time::Instant;
 
 use super::call_mode::CallMode;
 use super::endpoint::Endpoint;
@@ -35,8 +37,12 @@ impl Transport {
 
     /// Performs the TLS handshake. All later bytes are encrypted.
     #[cfg(feature = "tls")]
-    pub(super) async fn start_tls(&mut self, mut tls: TlsSession) -> io::Result<()> {
-        tls.handshake(&self.socket).await?;
+    pub(super) async fn start_tls(
+        &mut self,
+        mut tls: TlsSession,
+        deadline: Instant,
+    ) -> io::Result<()> {
+        tls.handshake(&self.socket, deadline).await?;
         self.tls = Some(Box::new(tls));
         Ok(())
     }
