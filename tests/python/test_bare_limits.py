@@ -136,7 +136,7 @@ def test_streamed_objects_are_written_in_their_transactions(program: Program, tm
     assert (tmp_path / "w0").read_bytes()[:120_000] == (2 * objects)[:120_000]
 
 
-def test_selection_by_a_loop_chooses_what_numpy_chooses(program: Program, tmp_path: Path) -> None:
+def test_selection_by_a_loop_equals_that_by_numpy(program: Program, tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     columns = [random.normal(0, 4, 100_003).astype(np.float32) for _ in range(5)]
     files = [tmp_path / str(number) for number in range(5)]

@@ -87,7 +87,7 @@ def test_a_catalogue_whose_rows_were_copied(
         assert len(federation.snapshot()) == 30
 
 
-def test_tasks_write_what_one_process_writes(
+def test_tasks_write_the_same_rows_as_one_process(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = tmp_path / "rows.bin"

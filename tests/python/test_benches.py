@@ -99,7 +99,7 @@ def test_target_without_samples_is_not_reached() -> None:
     assert report.number(judged["value"]) == "not measured"
 
 
-def test_target_is_not_reached_when_samples_lack_what_it_needs() -> None:
+def test_target_is_not_reached_when_samples_lack_its_value() -> None:
     target = framework.Target("threads", lambda r: r.median("server", lambda s: s["threads"]), at_most=4)
     judged = target.judge(Results({"server": [sample(1, 1, 1)]}))
     assert math.isnan(judged["value"])

@@ -89,7 +89,7 @@ def cells(looking: Looking, row: int) -> list[str]:
     return found
 
 
-def test_times_enumerations_and_links_are_shown_as_such(looking: Looking) -> None:
+def test_times_enumerations_and_links_are_shown_with_their_meanings(looking: Looking) -> None:
     looking.shown()
     assert cells(looking, 0)[1:5] == ["2027-03-01 12:30:05.25 UTC", "2027-03-01", "good", "0"]
     assert cells(looking, 1)[1:6] == [

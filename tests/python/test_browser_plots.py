@@ -127,7 +127,7 @@ PLOTS: list[dict[str, str]] = [
 
 
 @pytest.mark.parametrize("chosen", PLOTS, ids=lambda chosen: " ".join(chosen.values()))
-def test_the_page_counts_what_its_program_counts(looking: Looking, chosen: dict[str, str]) -> None:
+def test_the_page_and_its_program_make_the_same_histogram(looking: Looking, chosen: dict[str, str]) -> None:
     assert "Fetched" in looking.shown(**chosen)
     program: str = looking.page.value("document.getElementById('inside-snippet').textContent")
     opening, _, counting = program.partition("view.hist")

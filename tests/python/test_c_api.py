@@ -68,7 +68,7 @@ def joined(of: str, name: str) -> str:
     return f"{of}{name}" if of.endswith("*") else f"{of} {name}"
 
 
-def test_the_header_declares_what_the_library_has() -> None:
+def test_the_header_declares_every_function_of_the_library() -> None:
     text = (fb.root.include_folder() / "femtobarn.h").read_text()
     declared = set(re.findall(r"^[\w ]*?\**\w[\w ]* \**fb_\w+\(.*?\);", text, re.M))
     assert declared == declared_by_rust()

@@ -179,7 +179,7 @@ print(crc)
         ("fb.access=sequential", SIZE, SIZE),
     ],
 )
-def test_what_is_read_in_order_is_fetched_ahead(
+def test_sequential_reads_are_fetched_ahead(
     site: Site, content: bytes, access: str, least: int, most: int
 ) -> None:
     done = run(sys.executable, "-c", READ_IN_ORDER, f"{site.url()}?{access}", "2000000")
@@ -205,7 +205,7 @@ def test_vector_reads_through_xrootds_client(site: Site, content: bytes) -> None
     assert json.loads(done.stdout) == expected
 
 
-def test_a_killed_cache_goes_on_with_what_it_has(site: Site, content: bytes) -> None:
+def test_a_killed_cache_keeps_its_pages(site: Site, content: bytes) -> None:
     assert site.read(0, 2_000_000, "run1.bin?fb.access=random") == content[:2_000_000]
     wait_for(lambda: site.status()["used_bytes"] >= 2_000_000)
     site.restart_cache()
@@ -338,7 +338,7 @@ def test_the_files_used_the_longest_ago_leave(site: Site, content: bytes) -> Non
     assert notes.read_text() == "not ours"
 
 
-def test_files_that_nobody_reads_leave_after_a_time(tmp_path: Path, content: bytes) -> None:
+def test_idle_files_are_evicted_after_a_time(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "store").mkdir()
     put(tmp_path / "store" / "run1.bin", content)
     with fb.serve(tmp_path / "store", port=0, address="127.0.0.1", config=QUICK_STOP) as origin:
@@ -377,7 +377,7 @@ def test_nothing_is_changed_through_a_cache(site: Site, tmp_path: Path) -> None:
     assert "read-only file system" in run("xrdfs", host, "rm", "/store/run1.bin", code=54)
 
 
-def test_evicting_gives_up_what_is_kept(site: Site, content: bytes) -> None:
+def test_evicting_removes_the_cached_pages(site: Site, content: bytes) -> None:
     assert site.read() == content
     site.restart_cache("--writable")
     run("xrdfs", f"root://127.0.0.1:{site.ports['cache']}", "prepare", "-e", "/store/run1.bin")

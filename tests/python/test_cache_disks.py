@@ -108,7 +108,7 @@ def test_each_file_is_kept_on_one_disk_and_a_new_disk_gets_its_share(
         assert [kept(folder) for folder in (one, two)] == before
 
 
-def test_a_disk_that_vanishes_costs_its_files_and_nobody_an_error(origin: DataServer, tmp_path: Path) -> None:
+def test_a_vanished_disk_costs_its_files_and_no_read_fails(origin: DataServer, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     with cache_on(origin, one, two) as cache:
         cache.check_reads()
@@ -136,9 +136,7 @@ def test_a_disk_that_vanishes_costs_its_files_and_nobody_an_error(origin: DataSe
         assert kept(one) == lost
 
 
-def test_a_file_that_somebody_has_open_on_a_failed_disk_is_kept_anew(
-    origin: DataServer, tmp_path: Path
-) -> None:
+def test_a_file_that_is_open_on_a_failed_disk_is_cached_again(origin: DataServer, tmp_path: Path) -> None:
     client = pytest.importorskip("XRootD.client")
     one, two = tmp_path / "one", tmp_path / "two"
     with cache_on(origin, one, two) as cache, client.File() as file:
@@ -183,7 +181,7 @@ def cache_with_small_disk(origin: DataServer, small: Path, other: Path) -> Itera
         yield Mounted(Cache(facts["port"]), process.pid)
 
 
-def test_a_disk_that_is_full_of_other_things_is_given_up(origin: DataServer, tmp_path: Path) -> None:
+def test_a_disk_full_of_foreign_files_is_given_up(origin: DataServer, tmp_path: Path) -> None:
     small, other = tmp_path / "small", tmp_path / "other"
     with cache_with_small_disk(origin, small, other) as mounted:
         cache = mounted.cache

@@ -35,7 +35,7 @@ def true_constants(hours: np.ndarray) -> Constants:
     return constants
 
 
-def test_true_constants_undo_what_the_detector_did(pool: EventPool) -> None:
+def test_true_constants_undo_the_distortions_of_the_detector(pool: EventPool) -> None:
     (batch,) = pool.batches(run=1, events=EVENTS, size=EVENTS, period=HOURS * HOUR // EVENTS)
     measured = batch.as_measured()
     cells, strips = batch.parts["EcalCells"], batch.parts["StripHits"]

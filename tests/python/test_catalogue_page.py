@@ -108,7 +108,7 @@ def test_containers_are_searched_filtered_and_sorted(site: Site) -> None:
     assert "nothing is there" in site.page(state="sealed")
 
 
-def test_an_older_commit_shows_what_was_there(site: Site) -> None:
+def test_an_older_commit_shows_the_containers_of_its_time(site: Site) -> None:
     shown = site.page(csn=1)
     assert "1 of 3" in shown
     assert "all runs taken" in shown

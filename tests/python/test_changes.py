@@ -419,7 +419,7 @@ def test_referrers_returns_all_objects_with_a_link_to_the_target(fed: fb.Federat
     assert referrers(9) == []
 
 
-def test_statistics_do_not_change_what_is_selected(tmp_path: Path) -> None:
+def test_statistics_do_not_change_selections(tmp_path: Path) -> None:
     """Clusters that cannot match are not read; the selected objects are the same."""
     fed = fb.create(tmp_path / "s.fed")
     with fed.transaction() as txn:

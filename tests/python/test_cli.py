@@ -126,7 +126,7 @@ def test_advise_measures_every_field_with_every_compression(run: Command, locati
     assert 'the option compression="' in text
 
 
-def test_advice_is_what_a_container_takes(tmp_path: Path) -> None:
+def test_advised_sizes_are_those_of_stored_containers(tmp_path: Path) -> None:
     fields = [{"name": name, "type": name} for name in ("float16", "float32", "int32")]
     values = np.random.default_rng(1).normal(10, 3, 50_000).astype(np.float32)
     columns = {"float16": values, "float32": values, "int32": values.astype(np.int32)}

@@ -260,7 +260,7 @@ def test_executors_of_coffea_run_over_partitions(view: fb.View, original: ak.Arr
     assert found["half"]["events"] == len(original) // 2
 
 
-def test_garbage_collections_leave_out_what_was_there_before_a_run(view: fb.View) -> None:
+def test_garbage_collections_in_a_run_leave_out_earlier_objects(view: fb.View) -> None:
     def frozen(events: ak.Array) -> set[bool]:
         return {gc.get_freeze_count() > 0}
 

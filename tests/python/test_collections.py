@@ -57,7 +57,9 @@ def test_a_collection_has_the_objects_of_all_containers(runs: fb.Federation) -> 
         {"where": "run > 7"},
     ],
 )
-def test_every_read_gives_what_the_containers_give(runs: fb.Federation, arguments: dict[str, Any]) -> None:
+def test_every_read_of_a_collection_equals_that_of_its_containers(
+    runs: fb.Federation, arguments: dict[str, Any]
+) -> None:
     events = runs.collection("run*/events")
     whole = ak.concatenate([part.arrays(**arguments) for part in parts(runs)])
     found = events.arrays(**arguments)

@@ -162,7 +162,7 @@ def test_invalid_computed_columns_are_refused(
         events.arrays(**arguments)
 
 
-def test_random_expressions_give_what_awkward_does(fed: fb.Federation) -> None:
+def test_random_expressions_equal_those_of_awkward(fed: fb.Federation) -> None:
     random = np.random.default_rng(7)
     fields: list[Any] = [{"name": name, "type": "float64"} for name in "abc"]
     fields.append({"name": "many", "type": {"list": "float64"}})

@@ -86,7 +86,7 @@ def test_condition_of_the_base_is_corrected_and_ended_in_the_branch_alone(gains:
     assert values(gains, None, 10, 99) == [1.0, 1.0]
 
 
-def test_branch_of_a_branch_sees_what_that_had(gains: fb.Federation) -> None:
+def test_branch_of_a_branch_reads_the_base_as_of_its_creation(gains: fb.Federation) -> None:
     put(gains, 2.0, 40, 60, "mc")
     gains.conditions.create_tag("mc2", copy_of="mc", branch=True)
     put(gains, 3.0, 50, 70, "mc")
@@ -182,7 +182,7 @@ def test_check_finds_that_the_container_of_a_branch_was_removed(gains: fb.Federa
         gains.conditions("mc")["tpc/gain"]
 
 
-def test_vacuum_keeps_what_a_branch_is_based_on(fed: fb.Federation) -> None:
+def test_vacuum_keeps_the_base_of_a_branch(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         txn.series("tpc/gain", Gain, create=True).put(Gain(value=1.0), since=0, until=100)
     fed.conditions.create_tag("mc", branch=True)
@@ -264,7 +264,7 @@ FIRST_TAGS = {
 """Version 1 of the class of global tags."""
 
 
-def test_diff_names_what_a_branch_changed(gains: fb.Federation) -> None:
+def test_diff_lists_the_changes_of_a_branch(gains: fb.Federation) -> None:
     with gains.transaction() as txn:
         branch = txn.series("tpc/gain", branch="mc")
         branch.put(Gain(value=2.0), since=40, until=60)

@@ -95,7 +95,7 @@ def test_ls_lists_the_series(run: Command) -> None:
     assert [row["series"] for row in run.json("ls", "--csn", "1")] == ["tpc/gain"]
 
 
-def test_ls_of_a_series_lists_what_is_valid_when_in_each_channel(run: Command) -> None:
+def test_ls_of_a_series_lists_resolved_validities_by_channel(run: Command) -> None:
     assert run.lines("ls", "tpc/gain") == [
         ["channel", "since", "until", "oid", "condition"],
         ["0", "2026-01-01T00:00:00Z", "2026-03-01T00:00:00Z", "1-1-0", "value=1.5", "status=0"],
@@ -299,7 +299,7 @@ def test_frozen_tag_is_denied_for_ever_and_a_locked_one_until_it_is_opened(run: 
     assert run.json("tag", "prod")["state"] == "frozen"
 
 
-def test_history_tells_what_changed_when_and_why(run: Command) -> None:
+def test_history_lists_changes_with_time_and_message(run: Command) -> None:
     run.text("tag", "prod", "tpc/gain", "--create", "-m", "first")
     run.text("tag", "prod", "tpc/gain=1", "beam/spot", "-m", "older gains")
     run.text("tag", "prod", "--remove", "beam/spot")

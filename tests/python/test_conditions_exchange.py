@@ -44,7 +44,7 @@ def cms_moment(time_type: str, time: int) -> int:
 
 
 @pytest.mark.parametrize("snapshot", [None, "2025-01-03 00:00:00"])
-def test_cms_tags_give_what_cms_gives(fed: fb.Federation, tmp_path: Path, snapshot: str | None) -> None:
+def test_imported_cms_tags_answer_like_cms(fed: fb.Federation, tmp_path: Path, snapshot: str | None) -> None:
     connection = cms_file(tmp_path / "cond.db", 3)
     if snapshot:
         connection.execute("UPDATE GLOBAL_TAG SET SNAPSHOT_TIME = ?", (snapshot,))
@@ -183,7 +183,7 @@ def recorded() -> dict[str, Any]:
     return answers
 
 
-def test_nopayloaddb_gives_what_its_server_answered(
+def test_imported_nopayloaddb_tags_answer_like_their_server(
     fed: fb.Federation, tmp_path: Path, recorded: dict[str, Any]
 ) -> None:
     for url, text in recorded["payloads"].items():
@@ -238,7 +238,7 @@ def test_nopayloaddb_validity_contains_its_end_if_the_server_is_discrete(
     assert job["b/Beam2_4"].at((1, 7)) is None
 
 
-def test_crest_tags_give_what_crest_gives(fed: fb.Federation) -> None:
+def test_imported_crest_tags_answer_like_crest(fed: fb.Federation) -> None:
     crest = CrestAnswers(2)
     with serving(crest) as address:
         with pytest.raises(fb.InvalidError, match=r"say what http.* serves"):

@@ -134,7 +134,7 @@ def test_a_head_counts_a_condition_that_a_branch_replaced_once(site: Site) -> No
     assert after == before | {"tpc/gain": before["tpc/gain"] + 1}
 
 
-def test_digests_tell_whether_values_differ(site: Site) -> None:
+def test_digests_differ_exactly_when_values_differ(site: Site) -> None:
     """A corrected condition keeps its entry, and the same values may be at another one."""
 
     def digests(series: str) -> list[int]:

@@ -19,7 +19,7 @@ def gains(fed: fb.Federation) -> fb.Federation:
     return with_branch(fed)
 
 
-def test_merge_puts_what_the_branch_changed_into_the_series_once(gains: fb.Federation) -> None:
+def test_merge_puts_the_changes_of_the_branch_into_the_series_once(gains: fb.Federation) -> None:
     with gains.transaction() as txn:
         branch = txn.series("tpc/gain", branch="mc")
         branch.put(Gain(value=2.0), since=40, until=60)
@@ -70,7 +70,7 @@ def test_both_sides_with_the_same_values_are_no_conflict(gains: fb.Federation) -
     assert gains.conditions.merge("mc").csn is None
 
 
-def test_frozen_branch_is_merged_and_history_tells_who_did_it(gains: fb.Federation) -> None:
+def test_frozen_branch_is_merged_and_history_names_the_author(gains: fb.Federation) -> None:
     put(gains, 2.0, 40, 60, "mc")
     gains.conditions.change_tag("mc", state="frozen", message="validated")
     gains.conditions.create_tag("next", message="2027")

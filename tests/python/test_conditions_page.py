@@ -26,7 +26,7 @@ def test_page_shows_the_intervals_in_a_browser(site: Site, tmp_path: Path) -> No
     assert 'data-intervals="4"' in page
 
 
-def test_page_marks_what_was_corrected_since_a_tag(site: Site, tmp_path: Path) -> None:
+def test_page_marks_conditions_that_were_corrected_since_a_tag(site: Site, tmp_path: Path) -> None:
     site.federation.conditions.create_tag("prod")
     site.federation.conditions.change_tag("prod", state="frozen")
     address = f"{site.url}#series=tpc/gain&other=prod"

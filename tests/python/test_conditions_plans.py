@@ -364,7 +364,7 @@ def test_command_prints_counts_and_writes_plan_and_picture(
     assert facts["after"]["series"]["beam/spot"] == vars(plan.after.series["beam/spot"])
 
 
-def test_command_refuses_what_cannot_be_planned(
+def test_command_refuses_impossible_plans(
     job: fb.Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     series = ("tpc/gain",)

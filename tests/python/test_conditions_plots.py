@@ -117,7 +117,7 @@ def test_empty_series_and_new_picture(fed: fb.Federation, tmp_path: Path) -> Non
     plt.close("all")
 
 
-def test_without_matplotlib_an_error_says_what_to_install(fed: fb.Federation) -> None:
+def test_without_matplotlib_plots_fail_with_the_package_to_install(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         txn.series("tpc/hv", Voltage, create=True)
     program = (

@@ -46,7 +46,7 @@ def test_a_proof_gives_the_same_job_again(gains: fb.Federation) -> None:
     assert again.proof() == proof
 
 
-def test_a_proof_has_the_series_that_were_read_and_no_others(gains: fb.Federation) -> None:
+def test_a_proof_has_exactly_the_series_that_were_read(gains: fb.Federation) -> None:
     job = gains.conditions("prod")
     assert job.proof()["series"] == {}
     job["tpc/hv"].at(3)

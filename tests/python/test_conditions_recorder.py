@@ -237,7 +237,7 @@ def test_series_of_runs_is_refused(location: str, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_value_is_durable_a_moment_later_and_a_signal_commits_what_was_taken(
+def test_value_is_durable_a_moment_later_and_a_signal_commits_the_rest(
     location: str, number: signal.Signals
 ) -> None:
     process = started(location, "--every", "0.5", "--json")
@@ -255,7 +255,7 @@ def test_value_is_durable_a_moment_later_and_a_signal_commits_what_was_taken(
     assert (json.loads(out)["values"], recorded(location)) == (2, [(1, 0, 1.5), (2, 0, 2.5)])
 
 
-def test_killed_recorder_loses_only_what_was_not_committed(location: str) -> None:
+def test_killed_recorder_loses_only_uncommitted_values(location: str) -> None:
     rows = random_rows(7, 8000)
     process = started(location, "--every", "0.2")
     assert process.stdin is not None

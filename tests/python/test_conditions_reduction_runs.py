@@ -132,7 +132,7 @@ def test_channel_without_raw_conditions_has_no_derived_ones_either(fed: fb.Feder
     assert [job[each.to].channels() for each in all_kinds("all")] == [[0]] * 3
 
 
-def test_deleting_what_was_ended_shows_what_it_hid_until_the_next_one(fed: fb.Federation) -> None:
+def test_deleting_an_ended_condition_shows_the_hidden_one_until_the_next(fed: fb.Federation) -> None:
     put_factors(fed)
     raw = Raw(fed, "dcs/hv")
     raw.put([(0, 0, 1.0), (180, 0, 5.0), (300, 0, 2.0)])

@@ -111,7 +111,7 @@ def test_function_of_series_under_a_condition_answers_as_the_model(fed: fb.Feder
         assert volts.channel == amperes.channel == condition.channel
 
 
-def test_correction_derives_again_only_what_it_changes(fed: fb.Federation) -> None:
+def test_correction_derives_only_changed_conditions_again(fed: fb.Federation) -> None:
     raw = Raw(fed, "dcs/hv")
     raw.put([(t, 0, float(t // 10 % 7)) for t in range(0, END, 5)])
     reductions = [

@@ -147,7 +147,9 @@ def test_frozen_tag_gives_the_same_file_after_later_changes(full: fb.Federation,
     assert [path for path in PATHS if hashes[0][path] != hashes[1][path]] == ["tpc/newest"]
 
 
-def test_job_file_is_smaller_and_has_what_the_events_need(full: fb.Federation, tmp_path: Path) -> None:
+def test_job_file_is_smaller_and_has_the_conditions_of_the_events(
+    full: fb.Federation, tmp_path: Path
+) -> None:
     job = full.conditions()
     with full.transaction() as txn:
         many = txn.series("tpc/many", Gain, create=True)
@@ -189,9 +191,7 @@ def is_covered(series: fb.Series, t: int) -> bool:
     return True
 
 
-def test_job_file_covers_whole_gaps_and_what_no_event_needs_not_at_all(
-    full: fb.Federation, tmp_path: Path
-) -> None:
+def test_job_file_covers_whole_gaps_and_only_moments_near_events(full: fb.Federation, tmp_path: Path) -> None:
     with full.transaction() as txn:
         events = txn.database("run8", create=True).container("events", Event, create=True)
         events.extend({"time": [17, 42], "run": [1, 1], "block": [0, 0]})

@@ -81,7 +81,7 @@ def test_snapshot_is_written_and_verified(
     assert f"root hash {facts['sha256']}" in text
 
 
-def test_job_file_has_what_the_events_need(
+def test_job_file_has_the_conditions_that_the_events_need(
     location: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = str(tmp_path / "job.root")

@@ -220,7 +220,7 @@ def test_members_of_different_collections_lead_no_further(fed: fb.Federation) ->
         _ = event.ids.part.jet
 
 
-def test_conditions_know_what_values_behind_indices_mean(fed: fb.Federation) -> None:
+def test_conditions_compare_values_behind_indices_by_their_meaning(fed: fb.Federation) -> None:
     when = {"meaning": {"of": "int64", "is": "datetime"}}
     quality = {
         "meaning": {"of": "int32", "is": "enum", "name": "Quality", "members": [["GOOD", 4], ["BAD", 7]]}
@@ -328,7 +328,9 @@ def test_files_with_indices_of_other_widths_have_the_same_links(fed: fb.Federati
     assert done[0].unlinked["Muon.jetIdx"] == "it is not a link in other objects of some/Events"
 
 
-def test_the_command_tells_what_became_links(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_fields_that_became_links(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path, place = write(tmp_path / "nano.root", Muon=MUONS, Jet=JETS), str(tmp_path / "lhc.fed")
     fb.create(place).close()
     main(["import", place, str(path)])

@@ -121,7 +121,7 @@ def test_alerts_fire_when_they_should() -> None:
     assert "SUCCESS" in run("promtool", "test", "rules", RULES.with_name("femtobarn.rules.test.yml"))
 
 
-def test_every_alert_is_tried_and_says_what_it_means_and_what_to_do() -> None:
+def test_every_alert_is_tested_and_has_description_and_action() -> None:
     tried = RULES.with_name("femtobarn.rules.test.yml").read_text()
     for alert in [rule for rule in rules() if "alert" in rule]:
         assert f'alertname="{alert["alert"]}"' in tried, f"{alert['alert']} has no test"
@@ -257,7 +257,7 @@ def test_the_image_is_built_from_files_that_are_there() -> None:
     assert f"\nEXPOSE {PORT}\n" in text
 
 
-def test_the_health_check_tells_whether_a_server_answers(tmp_path: Path) -> None:
+def test_the_health_check_fails_unless_a_server_answers(tmp_path: Path) -> None:
     command = json.loads(re.findall(r"^    CMD (\[.*\])$", CONTAINERFILE.read_text(), re.MULTILINE)[0])
     assert command[0] == "python"
 

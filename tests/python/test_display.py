@@ -92,7 +92,7 @@ def test_cells_of_giod_lie_where_the_geometry_of_the_demo_has_them(fed: fb.Feder
     assert rules["HcalCell"].columns is not None
 
 
-def test_raw_event_shows_what_links_to_it_when_asked(fed: fb.Federation) -> None:
+def test_raw_event_shows_referring_objects_on_request(fed: fb.Federation) -> None:
     display_events.store(fed)
     raw = fed["run1/raw_events"][1]
     assert {each["class"] for each in scene(raw)["groups"]} >= {"RawEvent", "PixelHit"}
@@ -246,7 +246,7 @@ def test_times_are_shown_as_times(fed: fb.Federation) -> None:
     assert table == {"begin": ["2026-05-04T06:00:00.000000000"], "end": [None]}
 
 
-def test_wrong_rules_are_refused_with_what_is_right() -> None:
+def test_wrong_rules_are_refused_with_the_closest_valid_form() -> None:
     with pytest.raises(fb.InvalidError, match="no form 'cones'; did you mean 'cone'"):
         Rule("jet", "cones", "Jet", "#ffffff")
     with pytest.raises(fb.InvalidError, match="not a regular expression"):

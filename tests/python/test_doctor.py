@@ -196,7 +196,7 @@ def test_files_that_are_missing_or_short_are_damage(doctor: Doctor, fed: fb.Fede
     assert doctor(fed.path)["files"].verdict == "ok"
 
 
-def test_who_waits_for_a_lock_is_named(doctor: Doctor, fed: fb.Federation) -> None:
+def test_doctor_names_the_process_that_waits_for_a_lock(doctor: Doctor, fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         txn.database("run7").container("hits")
 

@@ -87,7 +87,7 @@ def staged_by(policy: str, trace: Trace, capacity: int, reads: str) -> str:
         (BOUND, "abcdadcab", 3, "abcdb"),
     ],
 )
-def test_policy_stages_what_was_worked_out_by_hand(
+def test_policy_stages_the_files_worked_out_by_hand(
     policy: str, reads: str, capacity: int, staged: str
 ) -> None:
     assert staged_by(policy, trace_from(reads), capacity, reads) == staged
@@ -101,7 +101,7 @@ def test_gdsf_removes_large_files_where_lfu_counts_alone() -> None:
     assert staged_by("LFU-DA", trace, 11, reads) == "bac"
 
 
-def test_lru_2_and_lrfu_spare_what_was_read_on_two_days() -> None:
+def test_lru_2_and_lrfu_spare_files_that_were_read_on_two_days() -> None:
     reads = "ababcdefab"
     daily = trace_from(reads, seconds=60.0)
     daily = replace(daily, times=daily.times + DAY * np.minimum(np.arange(10), 3))

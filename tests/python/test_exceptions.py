@@ -65,7 +65,7 @@ def test_near_misses_suggest_or_list() -> None:
     assert near_misses("zzz", map(str, range(20))).endswith(", ...")
 
 
-def test_missing_file_is_said_with_similar_ones_or_with_what_its_folder_lacks(tmp_path: Path) -> None:
+def test_error_of_a_missing_file_names_similar_files_or_the_missing_folder(tmp_path: Path) -> None:
     def error(name: str) -> str:
         return str(missing_file(tmp_path / name, "*.root"))
 

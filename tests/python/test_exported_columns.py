@@ -70,7 +70,7 @@ def fed(tmp_path_factory: pytest.TempPathFactory) -> fb.Federation:
 
 
 @pytest.mark.parametrize("step_size", [7, "64 MB"])
-def test_parquet_files_have_what_arrays_returns(
+def test_parquet_files_equal_the_arrays_of_the_view(
     fed: fb.Federation, tmp_path: Path, step_size: int | str
 ) -> None:
     view, path = fed["run1/events"], tmp_path / "e.of-any-name"

@@ -305,7 +305,7 @@ def test_export_to_a_missing_folder_is_not_found(fed: fb.Federation, tmp_path: P
         fed["run/events"].export(tmp_path / "none" / f"e{suffix}")
 
 
-def test_null_links_are_exported_as_missing_and_copied_as_such(fed: fb.Federation, tmp_path: Path) -> None:
+def test_null_links_are_exported_as_missing_and_copied_as_null(fed: fb.Federation, tmp_path: Path) -> None:
     view = fed["run/events"]
     view.export(tmp_path / "e.parquet", ["previous", "near"])
     table = pq.read_table(tmp_path / "e.parquet")

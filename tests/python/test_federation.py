@@ -149,7 +149,7 @@ def test_workers_of_other_processes_read_views(fed: fb.Federation) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_forked_child_refuses_what_its_parent_opened(fed: fb.Federation) -> None:
+def test_forked_child_cannot_use_open_objects_of_its_parent(fed: fb.Federation) -> None:
     fill(fed)
     events = fed["reco/events"]
     txn = fed.transaction()

@@ -247,7 +247,7 @@ def vacuum(server: SiteMachine) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_vacuum_at_the_home_keeps_what_readers_at_another_server_use(here: Site) -> None:
+def test_vacuum_at_the_home_keeps_snapshots_of_readers_at_another_server(here: Site) -> None:
     one, two, _ = here.servers.values()
     here.run(WRITER, two.url, "1")
     home = here.servers[here.homes()["kept"]]

@@ -107,7 +107,7 @@ def test_mothers_of_lhe_particles_are_links_to_them(fed: fb.Federation, tmp_path
     assert events[0].particles[0].mother1 is None
 
 
-def test_what_an_lhe_file_says_once_is_an_object_that_events_link_to(
+def test_the_header_of_an_lhe_file_is_an_object_that_events_link_to(
     fed: fb.Federation, tmp_path: Path
 ) -> None:
     path = write_lhe(tmp_path / "tt.lhe", 3)

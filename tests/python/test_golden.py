@@ -81,7 +81,7 @@ def test_a_release_that_only_reads_changes_no_format(kept: tuple[str, str]) -> N
     assert f"format-{format_of(folder)}" == name
 
 
-def test_a_format_is_raised_by_the_first_use_of_what_needs_it_alone(tmp_path: Path) -> None:
+def test_a_format_is_raised_only_by_the_first_use_that_needs_it(tmp_path: Path) -> None:
     folder = unpacked("format-2", tmp_path)
     with fb.open(folder) as federation:
         count = 20_000

@@ -111,7 +111,7 @@ def recorded() -> dict[str, Any]:
     return done
 
 
-def test_tables_have_what_is_missed_first_and_say_why() -> None:
+def test_tables_list_missed_targets_first_with_the_reason() -> None:
     text = headlines.part(recorded())
     found = re.findall(r"^### (.*)$|^\| (This is \w+) \(", text, re.MULTILINE)
     assert [heading or row for heading, row in found] == [
@@ -125,7 +125,7 @@ def test_tables_have_what_is_missed_first_and_say_why() -> None:
     assert "**1 of 3 figures are missed**, 1 more behind a peer." in text
 
 
-def test_picture_tells_what_is_missed_in_words_and_signs_in_light_and_dark() -> None:
+def test_picture_marks_missed_targets_by_words_and_signs_in_light_and_dark() -> None:
     picture = headlines.picture(recorded())
     shown = re.findall(r"<text[^>]*>([^<]+)</text>", picture)
     assert [text for text in shown if text.startswith("This is")] == [

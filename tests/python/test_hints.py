@@ -153,7 +153,7 @@ def test_hints_of_a_federations_url_are_those_of_its_files(tmp_path: Path) -> No
         "fb.access&&=&fb.deadline",
     ],
 )
-def test_no_hint_changes_what_is_read(tmp_path: Path, hint: str) -> None:
+def test_hints_do_not_change_the_bytes_that_are_read(tmp_path: Path, hint: str) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/a").write_bytes(CONTENT[:100_000])
     with seeking(tmp_path / "data") as server:

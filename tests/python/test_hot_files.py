@@ -63,7 +63,7 @@ def phases(done: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_all_clients_read_what_the_files_have(phases: dict[str, Any]) -> None:
+def test_clients_read_blocks_in_every_phase_without_failures(phases: dict[str, Any]) -> None:
     assert list(phases) == ["before", "hot", "cold"]
     for phase in phases.values():
         assert (phase["failures"], phase["failure_texts"]) == (0, [])
@@ -152,7 +152,7 @@ def test_reads_that_fail_and_bytes_that_differ_are_failures(tmp_path: Path) -> N
         assert ("other bytes of a.bin" if visit.file == "a.bin" else "b.bin") in visit.failure
 
 
-def test_a_run_without_xrootds_client_says_what_to_install(
+def test_a_run_without_xrootds_client_fails_with_the_package_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)

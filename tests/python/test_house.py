@@ -146,7 +146,7 @@ def test_a_folder_of_modules_has_its_contents_in_mod_rs() -> None:
         assert not (ROOT / path.with_suffix("")).is_dir(), f"{path}: move it to {path.with_suffix('')}/mod.rs"
 
 
-def test_a_type_name_means_one_thing_in_all_crates() -> None:
+def test_a_type_name_has_one_meaning_in_all_crates() -> None:
     crates: dict[str, set[str]] = {}
     for path in of_kind(".rs"):
         in_library = path.parts[0] == "crates" and path.parts[2] == "src" and "bin" not in path.parts
@@ -259,7 +259,7 @@ def test_no_file_names_this_machine() -> None:
             assert word not in text, f"{path} names {word}"
 
 
-def test_every_file_says_first_what_it_is() -> None:
+def test_every_file_begins_with_its_purpose() -> None:
     for path in of_kind(".rs"):
         assert first_code_line(text_of(path)).startswith("//!"), f"{path} has no //! header"
     for path in of_kind(".py"):

@@ -79,9 +79,7 @@ def test_trees_that_are_not_named_are_listed_as_left_out(fed: fb.Federation, nan
         fed.import_trees(f"{nano}:Run")
 
 
-def test_tree_without_matching_branches_is_listed_and_others_are_imported(
-    fed: fb.Federation, nano: Path
-) -> None:
+def test_trees_without_matching_branches_are_listed_as_left_out(fed: fb.Federation, nano: Path) -> None:
     (made,) = fed.import_trees(nano, only=["HLT_*"])
     assert made.container == "nano/Events"
     assert made.left_out["Runs"] == "tree 'Runs' has no branch that can be imported: no branch matches"

@@ -103,7 +103,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("where", PUSHED)
-def test_conditions_that_where_knows_choose_what_is_read(
+def test_conditions_that_where_knows_are_pushed_down(
     view: fb.View, asked: list[tuple[Any, Any]], where: str
 ) -> None:
     expected = pl.DataFrame(view).filter(PUSHED[where])

@@ -100,7 +100,7 @@ def test_objects_are_those_that_python_reads_at_the_same_commit(looking: Looking
 @pytest.mark.parametrize(
     "path", ["number", "weight", "tracks.pt", "tracks.hits.charge", "tracks.#", "quality"]
 )
-def test_histograms_count_what_python_counts(looking: Looking, path: str) -> None:
+def test_histograms_equal_those_by_python(looking: Looking, path: str) -> None:
     view = looking.federation["run7/events"]
     array = view.arrays(path.removesuffix(".#"))
     for name in path.split("."):

@@ -42,7 +42,7 @@ def enumeration(name: str, **members: Any) -> Any:
     return enum.Enum(name, list(members.items()))
 
 
-def test_enumerations_of_one_name_are_told_apart(fed: fb.Federation) -> None:
+def test_enumerations_of_one_name_are_kept_apart_by_their_members(fed: fb.Federation) -> None:
     hits, tracks = enumeration("Status", OK=0, BAD=1), enumeration("Status", OK=0, LOST=1)
     first, second = one(fed, hits, hits.BAD), one(fed, tracks, tracks.LOST)
     assert first[0].x is hits.BAD
@@ -138,7 +138,7 @@ def test_missing_times_of_pandas_are_missing(fed: fb.Federation) -> None:
     assert ak.is_none(fed["one0/c"].arrays().x).to_list() == [False, True] * 2 + [True] * 3
 
 
-def test_conditions_know_nanoseconds_and_what_is_compared(fed: fb.Federation) -> None:
+def test_conditions_compare_times_to_the_nanosecond_and_refuse_mixed_types(fed: fb.Federation) -> None:
     ticks = [np.datetime64("2026-01-02T00:00:00.123456789"), np.datetime64("2026-01-02T00:00:00.123456")]
     view = one(fed, dt.datetime, *ticks)
     assert view.entries("x == '2026-01-02T00:00:00.123456789'").tolist() == [0]
@@ -222,7 +222,7 @@ def test_an_unknown_meaning_leaves_stored_values(
         (dt.date, [dt.date(2026, 1, day) for day in (1, 2)], "20260102", "2026-01-02"),
     ],
 )
-def test_command_line_finds_objects_by_what_values_stand_for(
+def test_command_line_finds_objects_by_the_meaning_of_values(
     fed: fb.Federation,
     capsys: pytest.CaptureFixture[str],
     annotation: Any,

@@ -138,7 +138,7 @@ def test_malformed_migrations_are_refused_with_their_place(
     assert fed.classes() == []
 
 
-def test_renamed_datatypes_are_refused_with_what_to_do(fed: fb.Federation, migrations: Path) -> None:
+def test_renamed_datatypes_are_refused_with_the_remedy(fed: fb.Federation, migrations: Path) -> None:
     migrations.write_text(MIGRATIONS.replace("rename_member:\n", "rename_datatype:\n"))
     with pytest.raises(fb.UnsupportedError, match=r"migration 1 of 'my::Hit': .* keep the name 'my::Hit'"):
         fed.define(model(3, "energy"), evolution=migrations)

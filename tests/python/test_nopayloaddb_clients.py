@@ -29,7 +29,7 @@ def base(fed: fb.Federation) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.port}/conditions{name}/nopayloaddb"
 
 
-def test_python_client_reads_what_it_inserts(base: str, fed: fb.Federation) -> None:
+def test_python_client_reads_its_inserts_back(base: str, fed: fb.Federation) -> None:
     with NoPayloadDBClient(base) as client:
         client.create_payload_type("Beam")
         client.create_global_tag("prod", "me")

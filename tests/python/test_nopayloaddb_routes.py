@@ -69,7 +69,7 @@ def test_payload_is_found_from_its_beginning_to_its_end(ask: Requests) -> None:
         assert ask.valid("prod", major, minor) == {}
 
 
-def test_late_iov_hides_what_it_overlaps_with_and_no_more(ask: Requests) -> None:
+def test_late_iov_hides_only_overlapping_parts_of_others(ask: Requests) -> None:
     name = ask.new_list("prod", "Beam")
     ask.insert(name, "all", (0, 0))
     ask.insert(name, "late", (5, 0), (6, 0))
@@ -128,7 +128,7 @@ def test_list_belongs_to_one_tag_and_a_clone_changes_alone(ask: Requests, fed: f
     assert fed.conditions.check() == []
 
 
-def test_locked_tag_takes_only_what_hides_nothing(ask: Requests) -> None:
+def test_locked_tag_accepts_only_iovs_that_hide_no_other(ask: Requests) -> None:
     name = ask.new_list("prod", "Beam")
     ask.insert(name, "a", (5, 0), (7, 0))
     ask.insert(name, "b", (9, 0))
@@ -323,7 +323,7 @@ def test_client_that_may_only_read_changes_nothing(ask: Requests, fed: fb.Federa
     assert fed.snapshot().csn == before
 
 
-def test_query_sees_what_another_process_commits(ask: Requests, fed: fb.Federation) -> None:
+def test_query_sees_commits_of_another_process(ask: Requests, fed: fb.Federation) -> None:
     name = ask.new_list("prod", "Beam")
     ask.insert(name, "a", (5, 0))
     assert ask.valid("prod", 7, 0)["Beam"][0] == "a"
@@ -337,7 +337,7 @@ def test_query_sees_what_another_process_commits(ask: Requests, fed: fb.Federati
     assert (ask.valid("prod", 7, 0)["Beam"][0], ask.valid("open", 7, 0)["Beam"][0]) == ("b", "c")
 
 
-def test_tag_whose_snapshot_was_given_up_is_an_error_and_others_are_not(fed: fb.Federation) -> None:
+def test_only_tags_whose_snapshot_was_given_up_are_errors(fed: fb.Federation) -> None:
     payload = fb.Payload.from_bytes(b"", name="a", media_type="message/external-body")
     with fed.transaction() as txn:
         txn.series("nopayloaddb/Beam", fb.Payload, create=True, clock="run").put(payload, since=(0, 0))

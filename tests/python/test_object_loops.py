@@ -41,7 +41,7 @@ def events(fed: fb.Federation) -> fb.View:
     return fed["d/events"]
 
 
-def test_a_loop_gives_what_arrays_have(events: fb.View) -> None:
+def test_a_loop_and_arrays_give_the_same_values(events: fb.View) -> None:
     arrays = events.arrays()
     for event, expected in zip(events, arrays, strict=True):
         assert event.muons.m7.to_list() == expected.muons.m7.to_list()

@@ -128,7 +128,7 @@ def test_fit_finds_how_costs_grow_on_a_busy_machine() -> None:
         assert row["cores_error"] == pytest.approx(0.0, abs=1e-9)
 
 
-def test_disks_that_seek_for_each_page_reach_what_was_measured() -> None:
+def test_predicted_rate_of_disks_that_seek_for_each_page_is_the_measured_one() -> None:
     without = load("read-ahead").scenario("no read-ahead")
     free = Costs(dict.fromkeys(RESOURCES, dict.fromkeys(TERMS, 0.0)))
     # docs/scalability.md: 10.1 MB/s, in a time that is twice as fast.
@@ -144,7 +144,7 @@ def test_fit_gives_zero_and_never_negative_costs_for_free_work() -> None:
     assert min(found.seconds["client"].values()) >= 0.0
 
 
-def test_work_tells_requests_memory_and_simulated_disks_apart() -> None:
+def test_work_counts_requests_memory_and_simulated_disks_separately() -> None:
     tags = load("tags").scenario("tags")
     kept = work_of(tags, tags.kinds[0])
     # 200 objects of 10 KB are found again and again, in 4 MB of memory.

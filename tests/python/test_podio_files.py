@@ -211,7 +211,7 @@ def test_exported_events_are_attached_and_exported_again(
     assert fed["second/podio_metadata"].arrays().to_list() == fed["first/podio_metadata"].arrays().to_list()
 
 
-def test_names_of_collections_bring_what_belongs_to_them(events: Any, tmp_path: Path) -> None:
+def test_exported_collections_bring_their_states_and_relations(events: Any, tmp_path: Path) -> None:
     events.export(tmp_path / "t.root", ["Tracks", "Good", "Times"], "nTracks > 1", layout="podio")
     with uproot.open(tmp_path / "t.root") as file:
         names = [name for name in file["events"].keys(recursive=False) if not name.startswith("GP")]

@@ -33,7 +33,7 @@ def postgres() -> Iterator[Postgres]:
         yield server
 
 
-def test_all_kinds_of_changes_give_what_they_give_with_sqlite(postgres: Postgres, tmp_path: Path) -> None:
+def test_all_kinds_of_changes_have_the_same_effect_as_with_sqlite(postgres: Postgres, tmp_path: Path) -> None:
     shown = []
     for kind, url in {"sqlite": None, "postgresql": postgres.url()}.items():
         with fb.create(tmp_path / f"{kind}.fed", catalogue=url) as fed:

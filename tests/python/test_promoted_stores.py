@@ -48,7 +48,7 @@ def archives(fed: fb.Federation) -> set[str]:
     return {copy.key.split("/")[0] for it in fed.where() for copy in it.copies}
 
 
-def test_the_new_leader_removes_what_the_former_one_wrote(tmp_path: Path) -> None:
+def test_the_new_leader_removes_discarded_objects_of_the_former_one(tmp_path: Path) -> None:
     with fb.create(tmp_path / "lhc.fed") as fed:
         in_store(fed, tmp_path / "copy.fed", "run1", "run2", "run3")
         # The former leader has not removed yet what it discards.

@@ -322,7 +322,7 @@ def test_times_of_numpy_keep_nanoseconds(fed: fb.Federation) -> None:
     assert fed["d/c"][1].at == dt.datetime(1700, 1, 1, tzinfo=UTC)
 
 
-def test_a_newer_class_says_what_older_numbers_mean(fed: fb.Federation) -> None:
+def test_a_newer_class_gives_older_numbers_a_meaning(fed: fb.Federation) -> None:
     first: Any = type("Shift", (), {"__annotations__": {"begun": fb.int64, "who": list[int]}})
     second: Any = type(
         "Shift",

@@ -61,7 +61,7 @@ def test_a_run_refuses_to_begin_beside_a_process_that_spins(
     assert machine.check_quiet(busy=True), "it may be measured all the same, and says why it is busy"
 
 
-def test_a_watch_tells_other_processes_from_ours(spinning: int) -> None:
+def test_a_watch_counts_other_processes_and_not_ours(spinning: int) -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as ours:
         watch = machine.Watch()
         begun = processes()[ours.pid].seconds
@@ -154,7 +154,7 @@ def test_the_report_says_how_quiet_the_machine_was() -> None:
     assert report.quietness(recorded([SAMPLE], 0)) == "It was not recorded what else ran on the machine."
 
 
-def test_progress_tells_the_figure_and_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_has_the_figure_and_the_expected_end(capsys: pytest.CaptureFixture[str]) -> None:
     figures = [Figure(name, name, "objects", (SIDE,) * 2) for name in ("append", "scan")]
     progress = Progress(figures, 3, 1000.0)
     progress.begin(figures[0], 0)

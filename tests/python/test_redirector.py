@@ -283,7 +283,7 @@ def test_a_client_goes_on_when_its_server_is_killed(pair: Pair) -> None:
         assert "/data/both.bin" in listed
 
 
-def test_a_server_that_hangs_holds_nobody_up(pair: Pair) -> None:
+def test_a_hanging_server_delays_no_reader_of_other_servers(pair: Pair) -> None:
     one, two = pair
     with redirector(one.url, two.url) as server:
         fetched(server, "both.bin")

@@ -72,7 +72,7 @@ def redirected_to(server: fb.Server, path: str, opaque: str = "") -> int:
     return int(done.stdout.strip().rsplit(":", 1)[1])
 
 
-def test_readers_are_redirected_to_copies_that_have_what_they_ask_for(tmp_path: Path) -> None:
+def test_readers_are_redirected_to_copies_that_have_their_snapshot(tmp_path: Path) -> None:
     pytest.importorskip("XRootD")
     ports = free_ports(2)
     config = tmp_path / "redirects.toml"

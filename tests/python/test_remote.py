@@ -178,7 +178,7 @@ def test_remote_write_without_permission_is_denied(local: fb.Federation) -> None
     assert len(local["run7/events"]) == 0
 
 
-def test_what_is_secret_in_a_url_is_shown_and_pickled_nowhere(server: fb.Server) -> None:
+def test_secrets_in_urls_are_neither_shown_nor_pickled(server: fb.Server) -> None:
     def at(name: str) -> str:
         return f"root://anna:s3cret@127.0.0.1:{server.port}//{name}?authz=Bearer%20s3cret"
 
@@ -252,7 +252,7 @@ def test_the_folder_of_a_disk_cache_is_for_its_user_alone(server: fb.Server, tmp
         assert (tmp_path / name).stat().st_mode & 0o777 == mode, name
 
 
-def test_disk_cache_keeps_what_was_read(server: fb.Server, local: fb.Federation, tmp_path: Path) -> None:
+def test_disk_cache_keeps_read_bytes(server: fb.Server, local: fb.Federation, tmp_path: Path) -> None:
     entries = 200_000
     numbers = np.arange(entries, dtype="u4")
     pt = np.random.default_rng(7).random((entries, 20), dtype="f4")

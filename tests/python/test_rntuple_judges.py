@@ -175,15 +175,13 @@ def without(entries: list[Any], known: list[Any]) -> list[Any]:
 # ---- ROOT wrote
 
 
-def test_root_reads_back_what_it_was_given(
-    by_root: list[Written], root_of_root: dict[str, list[Any]]
-) -> None:
+def test_root_reads_its_own_files_back(by_root: list[Written], root_of_root: dict[str, list[Any]]) -> None:
     """All other tests compare with these values."""
     lossy = {each.name: each.lossy for each in by_root}
     check([(each.name, lines(each.values)) for each in by_root], root_of_root, lossy)
 
 
-def test_we_read_what_root_wrote(
+def test_we_read_files_of_root(
     by_root: list[Written], root_of_root: dict[str, list[Any]], examples: Path
 ) -> None:
     """Bit for bit as ROOT reads it, lossy columns included."""
@@ -197,7 +195,7 @@ def dump_by_us(examples: Path, wanted: Written) -> list[Any]:
     return [json.loads(line) for line in output.splitlines()]
 
 
-def test_uproot_reads_what_root_wrote(by_root: list[Written], tmp_path: Path) -> None:
+def test_uproot_reads_files_of_root(by_root: list[Written], tmp_path: Path) -> None:
     """Shows which values of uproot can be trusted as a judge of our files."""
     readable = [each for each in by_root if each.name not in UPROOT_REFUSES]
     found = dumped("uproot_read", readable, tmp_path)
@@ -280,7 +278,7 @@ def records(value: Any) -> Any:
 # ---- we wrote
 
 
-def test_root_reads_what_we_wrote(by_us: list[Written], tmp_path: Path) -> None:
+def test_root_reads_our_files(by_us: list[Written], tmp_path: Path) -> None:
     found = dumped("root_read", by_us, tmp_path, silent=True)
     lossy = {each.name: each.lossy for each in by_us}
     check(
@@ -290,7 +288,7 @@ def test_root_reads_what_we_wrote(by_us: list[Written], tmp_path: Path) -> None:
     )
 
 
-def test_uproot_reads_what_we_wrote(by_us: list[Written], tmp_path: Path) -> None:
+def test_uproot_reads_our_files(by_us: list[Written], tmp_path: Path) -> None:
     found = dumped("uproot_read", by_us, tmp_path)
     wanted = [(each.name, as_uproot_has_it(each.name, lines(each.values))) for each in by_us]
     values = {name: lines(path) for name, path in found.items()}
@@ -299,7 +297,7 @@ def test_uproot_reads_what_we_wrote(by_us: list[Written], tmp_path: Path) -> Non
     check(wanted, visible, lossy)
 
 
-def test_we_read_what_we_wrote(by_us: list[Written], examples: Path) -> None:
+def test_we_read_our_own_files(by_us: list[Written], examples: Path) -> None:
     lossy = {each.name: each.lossy for each in by_us}
     found = {each.name: dump_by_us(examples, each) for each in by_us}
     check([(each.name, lines(each.values)) for each in by_us], found, lossy)

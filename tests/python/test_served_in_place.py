@@ -254,7 +254,7 @@ def test_snapshots_in_the_path_are_read_in_place(served: Site) -> None:
     served.check_stayed()
 
 
-def test_metrics_count_what_was_read_and_fetched(served: Site) -> None:
+def test_metrics_count_read_and_fetched_bytes(served: Site) -> None:
     def counted(name: str) -> int:
         _, text = get(served, "/metrics")
         line = next(it for it in text.decode().splitlines() if it.startswith(f"femtobarn_in_place_{name}{{"))
@@ -267,7 +267,7 @@ def test_metrics_count_what_was_read_and_fetched(served: Site) -> None:
     assert counted("left_copies_total") == 0
 
 
-def test_a_silent_store_delays_nobody_who_reads_elsewhere(served: Site) -> None:
+def test_a_silent_store_delays_no_reader_of_other_data(served: Site) -> None:
     with ThreadPoolExecutor(120) as readers:
         served.way.hold()
         try:
@@ -287,7 +287,7 @@ def test_a_silent_store_delays_nobody_who_reads_elsewhere(served: Site) -> None:
     served.check_stayed()
 
 
-def test_it_is_read_on_while_somebody_stages_it(served: Site) -> None:
+def test_a_file_stays_readable_in_place_while_it_is_staged(served: Site) -> None:
     with fb.open(f"{served.root}//lhc.fed") as fed:
         view = fed["run7/points"]
         assert view[3].x == VALUES[3]

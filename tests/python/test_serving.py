@@ -221,7 +221,7 @@ def test_http_shows_status_metrics_and_federations(served: Served) -> None:
     assert ask(served, "/nowhere")[0] == 404
 
 
-def test_tokens_are_refused_where_others_could_read_them(served: Served) -> None:
+def test_tokens_are_refused_without_tls(served: Served) -> None:
     address = f"http://127.0.0.1:{served.server.port}/api/status"
     request = urllib.request.Request(address, headers={"Authorization": "Bearer x"})
     with pytest.raises(urllib.error.HTTPError) as refused, urllib.request.urlopen(request, timeout=30):

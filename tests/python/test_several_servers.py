@@ -256,7 +256,7 @@ def test_a_server_that_returns_with_another_history_is_left_out(copies: Copies) 
         assert hits(fed)[1] == before
 
 
-def test_damage_of_one_copy_is_read_from_the_others(copies: Copies) -> None:
+def test_damaged_pages_of_one_copy_are_read_from_the_others(copies: Copies) -> None:
     copies.stop(0)
     for file in sorted(copies.folders[0].rglob("*.root")):
         flip_bits(file, 40)

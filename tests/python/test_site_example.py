@@ -141,7 +141,7 @@ def assert_documented(project: Path, printed: str) -> None:
     assert len(documented) > 10
 
 
-def test_ctrl_c_ends_what_has_started(start: Callable[..., Example]) -> None:
+def test_ctrl_c_ends_all_started_programs(start: Callable[..., Example]) -> None:
     example = start()
     example.until("^\\$ femtobarn create")
     assert example.interrupt() == 130
@@ -149,7 +149,9 @@ def test_ctrl_c_ends_what_has_started(start: Callable[..., Example]) -> None:
     assert example.leaves() == []
 
 
-def test_without_postgresql_it_says_what_to_install(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_postgresql_it_names_the_package_to_install(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(project / "examples/site")
     import machines
 

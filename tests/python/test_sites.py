@@ -44,7 +44,7 @@ def put_at(site: Site, path: str, objects: int) -> None:
         put(fed, path, objects)
 
 
-def test_each_server_reads_its_own_files_and_sends_clients_on_for_those_of_others(
+def test_each_server_reads_its_own_files_and_redirects_clients_for_others(
     postgres: Postgres, tmp_path: Path
 ) -> None:
     with Sites(postgres, tmp_path, ["one", "two"]) as (one, two):

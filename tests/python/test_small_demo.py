@@ -98,7 +98,7 @@ def test_the_printed_commands_run(made: tuple[Path, str], capsys: pytest.Capture
         parser().parse_args(shlex.split(commands[-1]))
 
 
-def test_a_folder_with_something_in_it_is_refused(
+def test_a_folder_that_is_not_empty_is_refused(
     made: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = made[0] / "femtobarn-demo"

@@ -65,7 +65,7 @@ def test_a_short_run_has_no_verdict() -> None:
     assert trend_of(memory(np.linspace(0.0, 100.0, 60)), 20.0).verdict == "short"
 
 
-def test_open_files_of_a_process_are_told_by_their_kinds(tmp_path: Path) -> None:
+def test_open_files_of_a_process_are_counted_by_kind(tmp_path: Path) -> None:
     # Other tests and libraries may open and close files of this process meanwhile.
     code = (
         "import os, socket; input('started'); kept, removed, other = "
@@ -95,7 +95,7 @@ def told(number: int, outcome: str) -> Operation:
     return Operation("small", 3, number, 0.0, 0.0, outcome)
 
 
-def test_entries_are_compared_with_what_clients_were_told() -> None:
+def test_entries_are_compared_with_the_outcomes_that_clients_received() -> None:
     operations = [told(1, "ok"), told(2, "conflict"), told(3, "unavailable"), told(4, "ok")]
     # Operation 5 is that in which the client was killed.
     for entries in ([(3, 1), (3, 4)], [(3, 1), (3, 3), (3, 4), (3, 5)]):

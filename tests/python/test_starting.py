@@ -71,25 +71,25 @@ def test_names_of_late_modules_are_listed(tmp_path: Path) -> None:
     )
 
 
-def test_single_objects_import_only_what_they_need(tmp_path: Path) -> None:
+def test_reading_single_objects_imports_no_large_library(tmp_path: Path) -> None:
     location = tmp_path / "lhc.fed"
     fb.create(location).close()
     assert imported(ONE_OBJECT, str(location)) == set()
 
 
-def test_numbers_of_objects_with_links_by_indices_import_only_what_they_need(tmp_path: Path) -> None:
+def test_reading_numbers_beside_links_by_indices_imports_no_large_library(tmp_path: Path) -> None:
     location = tmp_path / "lhc.fed"
     fb.create(location).close()
     assert imported(ONE_OBJECT + WITH_INDICES, str(location)) == set()
 
 
-def test_single_remote_objects_import_only_what_they_need(tmp_path: Path) -> None:
+def test_reading_single_remote_objects_imports_no_large_library(tmp_path: Path) -> None:
     fb.create(tmp_path / "lhc.fed").close()
     with fb.serve(tmp_path / "lhc.fed", port=0, address="127.0.0.1", anonymous="all") as server:
         assert imported(ONE_OBJECT, server.url("/lhc.fed")) == set()
 
 
-def test_arrays_import_only_what_they_need(tmp_path: Path) -> None:
+def test_reading_arrays_imports_only_their_libraries(tmp_path: Path) -> None:
     location = tmp_path / "lhc.fed"
     fb.create(location).close()
     assert {"awkward", "numexpr"} <= imported(ONE_OBJECT + ARRAYS, str(location))

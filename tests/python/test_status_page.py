@@ -182,7 +182,7 @@ with fb.open(sys.argv[1]) as fed, fed.transaction() as txn:
 """
 
 
-def test_people_see_who_waits_for_whom(tmp_path: Path) -> None:
+def test_status_page_shows_waits_and_their_holders(tmp_path: Path) -> None:
     with fb.create(tmp_path / "lhc.fed") as fed:
         put(fed, "run1/hits", 5)
         with (

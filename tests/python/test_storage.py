@@ -35,7 +35,7 @@ def run(*arguments: str | Path, code: int = 0) -> str:
     return done.stdout + done.stderr
 
 
-def test_readers_bring_back_what_is_in_a_store_alone(tmp_path: Path) -> None:
+def test_readers_bring_back_databases_that_are_only_in_a_store(tmp_path: Path) -> None:
     fed = fill(tmp_path / "lhc.fed", "run7", entries=1000)
     folder_store(fed)
     view = fed["run7/points"]

@@ -52,7 +52,7 @@ def test_the_order_of_tapes_takes_fewer_mounts(done: dict[str, Any]) -> None:
     assert as_asked["mounts"] > by_tapes["mounts"]
 
 
-def test_every_file_comes_once_and_drives_do_one_thing_after_the_other(done: dict[str, Any]) -> None:
+def test_every_file_is_recalled_once_and_drives_work_on_one_file_at_a_time(done: dict[str, Any]) -> None:
     for point in done["points"]:
         assert len({one["key"] for one in point["work"]}) == len(point["work"]) == TINY["files"]
         assert len(point["drives"]) == DRIVES

@@ -81,7 +81,7 @@ def test_an_open_snapshot_is_not_vacuumed(location: str) -> None:
         assert snapshot["run7/hits"].arrays("number", library="np")["number"].tolist() == list(range(40))
 
 
-def test_compact_merges_what_small_commits_left(location: str) -> None:
+def test_compact_merges_the_clusters_of_small_commits(location: str) -> None:
     with fb.open(location) as fed:
         with fed.transaction() as txn:
             txn.database("run7").container("hits").delete([0, 109])

@@ -111,7 +111,7 @@ def test_wrong_sizes_and_picked_objects_are_refused(view: fb.View, fed: fb.Feder
     assert view[:0].partitions() == []
 
 
-def test_vacuum_keeps_what_partitions_are_still_going_to_read(view: fb.View, fed: fb.Federation) -> None:
+def test_vacuum_keeps_the_snapshot_of_unread_partitions(view: fb.View, fed: fb.Federation) -> None:
     def delete(entries: range) -> None:
         with fed.transaction() as txn:
             txn.database("d").container("events").delete(entries)

@@ -119,7 +119,7 @@ def test_descriptions(fed: fb.Federation) -> None:
     assert "<td>many</td>" in fed["d/c"].describe()._repr_html_()
 
 
-def test_joins_give_what_dictionaries_give(fed: fb.Federation) -> None:
+def test_joins_equal_those_by_dictionaries(fed: fb.Federation) -> None:
     random = np.random.default_rng(11)
     types = {"a": "int32", "b": {"optional": "float32"}, "c": "string", "u": "uint64"}
     fields = [{"name": name, "type": type_} for name, type_ in types.items()]

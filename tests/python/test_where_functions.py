@@ -132,7 +132,7 @@ def test_only_the_fields_that_are_used_are_read(events: fb.View, name: str) -> N
     )
 
 
-def test_a_selection_knows_what_its_function_uses(events: fb.View) -> None:
+def test_a_selection_knows_the_fields_that_its_function_uses(events: fb.View) -> None:
     selection = Selection.of(lambda ev: ev.run > 3, events.definition)
     assert selection is not None
     events._scan(selection, range(12)).entries()

@@ -92,7 +92,7 @@ def test_numbers_are_computed_with_in_64_bits(text: str, expected: list[int]) ->
     assert np.flatnonzero(selection.evaluate(COLUMNS, 6)).tolist() == expected
 
 
-def test_functions_in_terms_take_real_numbers_as_others_do() -> None:
+def test_functions_in_terms_take_real_numbers() -> None:
     text = "abs(i64) // 3 % 2.5 > 0"  # The quotient is a term.
     selection = Selection.parse(text, fb.definition_of(FORM))
     assert selection.terms

@@ -240,7 +240,7 @@ def test_folders_are_copied_both_ways(program: Path, tmp_path: Path, content: by
         assert (tmp_path / "to" / "from" / name).read_bytes() == content[: 1000 * len(name)]
 
 
-def test_every_command_of_xrdfs_does_what_it_says(program: Path, tmp_path: Path) -> None:
+def test_every_command_of_xrdfs_has_its_documented_effect(program: Path, tmp_path: Path) -> None:
     top = tmp_path / "served"
     with served(program, top) as port:
 

@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_lose_what_is_excluded() {
+    fn an_excluded_range_is_cut_out_of_a_range() {
         assert_eq!(without(0..10, &(3..5)).collect::<Vec<_>>(), [0..3, 5..10]);
         assert_eq!(without(3..5, &(0..10)).count(), 0);
         assert_eq!(without(3..5, &(5..9)).collect::<Vec<_>>(), [3..5]);

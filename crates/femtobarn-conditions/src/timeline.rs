@@ -369,7 +369,7 @@ mod tests {
         }
 
         #[test]
-        fn a_guessed_search_finds_what_a_binary_search_does(
+        fn a_guessed_search_and_a_binary_search_agree(
             steps in vec(prop_oneof![1..3_i64, 1..1000_i64, Just(1 << 50)], 0..300),
             start in prop_oneof![Just(i64::MIN), Just(-500), Just(0)],
             is_open in any::<bool>(),

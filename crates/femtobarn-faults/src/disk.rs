@@ -363,7 +363,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_failed_sync_lost_is_below_what_a_later_one_made_durable() {
+    fn bytes_lost_by_a_failed_sync_lie_below_those_of_a_later_sync() {
         let mut disk = CrashDisk::default();
         let write = |offset, bytes: &[u8]| {
             let (path, bytes) = (PathBuf::from("file"), bytes.to_vec());

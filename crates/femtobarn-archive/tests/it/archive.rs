@@ -132,7 +132,7 @@ fn migration_and_eviction_continue_after_a_crash() {
 }
 
 #[test]
-fn a_stopped_movement_leaves_things_as_they_were() {
+fn a_stopped_movement_changes_neither_disk_nor_store() {
     let of = Sealed::new();
     let run7 = of.database("run7", &vec![7; 1 << 20]);
     let archive = of.archive();

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_says_what_was_touched() {
+    fn a_touch_is_read_back_from_its_number() {
         let last = u32::MAX >> 1;
         let one = |database, container| {
             CommitTouch::Container(DatabaseId(database), ContainerId(container))

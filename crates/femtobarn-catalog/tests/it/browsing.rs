@@ -52,7 +52,7 @@ fn the_list_of_a_snapshot_equals_its_look_ups() {
 }
 
 #[test]
-fn the_changes_of_a_commit_name_what_it_did_and_by_how_much() {
+fn changes_of_a_commit_have_container_action_and_number_of_objects() {
     let fed = changed();
     let changes: Vec<Vec<_>> = (1..=fed.catalog.head().unwrap().0)
         .map(|csn| {

@@ -19,7 +19,7 @@ fn a_newer_format_is_refused_and_both_versions_are_named() {
 }
 
 #[test]
-fn the_format_of_the_pre_releases_is_refused_with_what_to_do() {
+fn the_format_of_the_pre_releases_is_refused_with_the_remedy() {
     let Federation { catalog, folder, keep: _keep, .. } = Federation::new();
     drop(catalog);
     edit(&folder, "UPDATE federation SET value = '1' WHERE key = 'format'");

@@ -103,7 +103,7 @@ fn a_read_only_medium_can_be_read() {
 }
 
 #[test]
-fn a_read_only_medium_with_an_unfinished_log_says_what_to_do() {
+fn a_read_only_medium_with_an_unfinished_log_is_refused_with_the_remedy() {
     let fed = Federation::new();
     let copy = fed.folder.with_extension("copy");
     copy_folder(&fed.folder, &copy);

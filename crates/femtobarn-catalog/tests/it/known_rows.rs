@@ -178,7 +178,7 @@ fn look_ups_in_a_catalogue_without_a_log_make_no_index_of_one() {
 
 /// A refused commit does not change the rows in memory.
 #[test]
-fn a_refused_commit_changes_nothing_that_is_known() {
+fn a_refused_commit_keeps_known_rows() {
     let mut two = Two::new();
     let stale = two.at;
     two.publish_elsewhere(2);

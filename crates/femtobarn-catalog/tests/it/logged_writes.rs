@@ -94,7 +94,7 @@ fn a_file_that_a_crash_of_the_machine_took_is_made_again_if_its_first_bytes_are_
 }
 
 #[test]
-fn a_file_that_is_made_again_has_nothing_of_another_one_with_its_name() {
+fn a_file_that_is_made_again_has_no_bytes_of_another_file_of_its_name() {
     let (fed, _) = with_file();
     let file = fed.folder.join(NEW_FILE);
     fs::write(&file, b"front").unwrap();
@@ -105,7 +105,7 @@ fn a_file_that_is_made_again_has_nothing_of_another_one_with_its_name() {
 }
 
 #[test]
-fn a_damaged_front_is_written_again_and_takes_nothing_of_what_is_behind_it() {
+fn a_damaged_front_is_written_again_and_the_bytes_behind_it_stay() {
     let (fed, _) = with_file();
     let file = fed.folder.join(NEW_FILE);
     let mut commit = creation(&fed, b"");

@@ -147,7 +147,7 @@ fn a_change_since_the_transaction_looked_is_a_conflict() {
 }
 
 #[test]
-fn a_transaction_may_rename_what_it_writes_and_drop_what_it_read() {
+fn a_transaction_may_rename_containers_that_it_writes_and_drop_those_that_it_read() {
     let fed = Federation::new();
     let (events, hits) = (fed.container("events"), fed.container("hits"));
     let base = fed.publish(events, None, 1).unwrap();

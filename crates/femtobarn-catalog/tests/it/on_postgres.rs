@@ -23,7 +23,7 @@ const MODULES: [&str; 15] = [
     "contention::processes_that_write_one_container_lose_no_update",
     "crash::a_process_killed_in_a_commit_leaves_a_whole_commit_or_none",
     "forks::",
-    "known_rows::a_refused_commit_changes_nothing_that_is_known",
+    "known_rows::a_refused_commit_keeps_known_rows",
     "known_rows::an_epoch_that_is_raised_elsewhere_is_seen",
     "known_rows::commits_of_other_processes_are_seen_at_once",
     "known_rows::names_that_change_elsewhere_change_here",
@@ -56,9 +56,9 @@ fn the_catalogue_in_postgresql_behaves_like_the_one_in_sqlite() {
     moves::new_files_are_durable_when_the_catalogue_has_moved(&server);
     moves::a_killed_mover_leaves_a_usable_catalogue(&server);
     moves::rows_that_sqlite_has_no_tables_for_stay(&server);
-    failures_say_what_to_do(&server);
+    failures_name_their_remedy(&server);
     postgres_faults::many_versions_are_restored(&server);
-    postgres_faults::followers_are_sent_what_has_changed(&server);
+    postgres_faults::rows_rewritten_without_a_change_keep_the_mark_of_followers(&server);
     postgres_faults::a_full_disk_loses_nothing(&server);
     postgres_faults::commits_whose_answers_were_lost_are_found(&server);
     postgres_faults::a_slow_server_is_waited_for(&server);
@@ -71,11 +71,11 @@ fn the_catalogue_in_postgresql_behaves_like_the_one_in_sqlite() {
     changes_of_rows_that_no_process_keeps_are_not_reported(&server);
     tables_that_a_later_release_has_raised_keep_their_version(&server);
     servers::all(&server);
-    a_crash_of_the_server_loses_nothing_and_repeats_nothing(&mut server);
+    a_crash_of_the_server_loses_and_repeats_no_commit(&mut server);
     postgres_faults::a_server_that_is_not_trusted_is_refused(&mut server);
 }
 
-fn failures_say_what_to_do(server: &Postgres) {
+fn failures_name_their_remedy(server: &Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);
     server.psql(&format!("CREATE ROLE {LOCKED} LOGIN PASSWORD 'open sesame'"));
@@ -291,7 +291,7 @@ fn tables_that_a_later_release_has_raised_keep_their_version(server: &Postgres) 
 }
 
 /// Threads commit while the server crashes and starts again, twice.
-fn a_crash_of_the_server_loses_nothing_and_repeats_nothing(server: &mut Postgres) {
+fn a_crash_of_the_server_loses_and_repeats_no_commit(server: &mut Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lhc.fed");
     let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();

@@ -168,7 +168,7 @@ pub(crate) fn many_versions_are_restored(server: &Postgres) {
 }
 
 /// Rows that did not change have the same mark, in whatever order PostgreSQL has them.
-pub(crate) fn followers_are_sent_what_has_changed(server: &Postgres) {
+pub(crate) fn rows_rewritten_without_a_change_keep_the_mark_of_followers(server: &Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lhc.fed");
     let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();

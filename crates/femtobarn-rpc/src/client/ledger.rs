@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_is_told_which_locks_are_in_doubt() {
+    fn unlocks_mark_the_locks_that_are_in_doubt() {
         let mut ledger = Ledger::default();
         for database in [1, 2].map(DatabaseId) {
             lock(&mut ledger, 1, LockTarget::Database(database));

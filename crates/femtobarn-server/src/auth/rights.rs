@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_that_lead_to_what_may_be_created_may_be_made() {
+    fn the_right_to_create_includes_making_the_folders_above_its_path() {
         let creating = rights("storage.create:/new/run7 storage.read:/old/run7", "/top");
         for folder in [&b"/top/new/run7/a"[..], b"/top/new/run7", b"/top/new", b"/top"] {
             assert!(creating.may(Action::MakeFolder, folder));

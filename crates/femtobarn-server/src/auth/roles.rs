@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_that_are_incomplete_say_what_to_do() {
+    fn incomplete_roles_are_refused_with_the_remedy() {
         for (wrong, why) in [
             ("a = { subjects = [\"ann\"] }", "roles.a.rights: name some"),
             ("a = { rights = [\"storage.read:/\"] }", "roles.a.subjects: name the holders"),

@@ -39,7 +39,7 @@ fn the_examples_in_comments_are_valid_settings() {
 }
 
 #[test]
-fn settings_of_rights_and_shares_say_what_they_need() {
+fn invalid_settings_of_rights_and_shares_are_refused_with_the_reason() {
     let tls = "tls.certificate = 'a'\ntls.key = 'b'\n";
     let role = "roles.a = { rights = ['storage.read:/'], certificates = ['CN=ann'] }\n";
     let refused = |text: &str| Config::from_toml(text).err().unwrap_or_default();

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_copy_begins_once_and_tells_its_outcome() {
+    async fn a_copy_begins_once_and_keeps_its_outcome() {
         let failure = StorageError::refused(Errno::EIO, "no");
         for outcome in [Ok(()), Err(failure)] {
             let expected = outcome.clone();

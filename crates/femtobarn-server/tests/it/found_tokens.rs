@@ -36,7 +36,7 @@ fn connect_at(
 
 /// These clients once asked for tokens without end.
 #[test]
-fn a_client_that_finds_a_new_token_each_time_is_told_that_they_are_refused() {
+fn a_client_that_finds_a_new_token_each_time_fails_after_a_few_refusals() {
     static FOUND: AtomicUsize = AtomicUsize::new(0);
     fn find() -> Option<String> {
         Some(format!("no.token{}", FOUND.fetch_add(1, Ordering::Relaxed)))

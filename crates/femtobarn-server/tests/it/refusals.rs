@@ -7,7 +7,7 @@ use crate::metrics::serving;
 
 /// The kernel reset the connection, so that a client which went on to send its file could lose the reason why it was refused.
 #[test]
-fn an_upload_that_is_refused_is_told_why() {
+fn a_refused_upload_receives_the_reason() {
     let (server, _folder) = serving("");
     let mut socket = TcpStream::connect(server.address()).unwrap();
     // One that waits to be told to send is answered at once, and this one does not wait.

@@ -97,7 +97,7 @@ fn a_change_conflicts_with_a_commit_since_the_first_read() {
 }
 
 #[test]
-fn serializable_transactions_cannot_both_write_what_the_other_read() {
+fn write_skew_fails_only_under_serializable_isolation() {
     for (isolation, conflicts) in [(Isolation::Snapshot, false), (Isolation::Serializable, true)] {
         let (folder, federation) = federation();
         two_containers(&federation);

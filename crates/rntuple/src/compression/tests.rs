@@ -205,7 +205,7 @@ fn payload(algorithm: &str, stored: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn decoders_in_rust_read_what_root_wrote_and_refuse_other_sizes() {
+fn decoders_in_rust_read_data_of_root_and_refuse_other_sizes() {
     for ((algorithm, _, decode), (of_root, stored)) in DECODERS.into_iter().zip(&OF_ROOT[1..]) {
         assert_eq!(algorithm, *of_root);
         let payload = payload(algorithm, &hex(stored));
@@ -228,7 +228,7 @@ fn codecs_in_rust_leave_input_uncompressed() {
 
 proptest! {
     #[test]
-    fn decoders_in_rust_read_what_those_in_c_read(
+    fn decoders_in_rust_restore_compressed_input(
         pattern in prop::collection::vec(any::<u8>(), 1..200),
         repeats in 1..2000usize,
         which in 0..WRITTEN.len(),

@@ -99,7 +99,7 @@ fn clusters() -> impl Strategy<Value = Cluster> {
 
 proptest! {
     #[test]
-    fn headers_decode_to_what_was_encoded(name in ".{0,30}", description in ".{0,30}", schema in schemas()) {
+    fn encoded_headers_decode_unchanged(name in ".{0,30}", description in ".{0,30}", schema in schemas()) {
         let header = Header { name, description, writer: "test".into(), schema };
         let bytes = header.encode();
         let (decoded, checksum) = Header::decode(&bytes).unwrap();
@@ -108,19 +108,19 @@ proptest! {
     }
 
     #[test]
-    fn footers_decode_to_what_was_encoded(header_checksum: u64, extension in schemas(), cluster_groups in vec(groups(), 0..5)) {
+    fn encoded_footers_decode_unchanged(header_checksum: u64, extension in schemas(), cluster_groups in vec(groups(), 0..5)) {
         let footer = Footer { header_checksum, extension, cluster_groups };
         prop_assert_eq!(Footer::decode(&footer.encode()).unwrap(), footer);
     }
 
     #[test]
-    fn page_lists_decode_to_what_was_encoded(header_checksum: u64, clusters in vec(clusters(), 0..4)) {
+    fn encoded_page_lists_decode_unchanged(header_checksum: u64, clusters in vec(clusters(), 0..4)) {
         let list = PageList { header_checksum, clusters };
         prop_assert_eq!(PageList::decode(&list.encode()).unwrap(), list);
     }
 
     #[test]
-    fn anchors_decode_to_what_was_encoded(minor: u16, header in links(), footer in links(), max_key_size: u64) {
+    fn encoded_anchors_decode_unchanged(minor: u16, header in links(), footer in links(), max_key_size: u64) {
         let anchor = Anchor { version: [1, 0, minor, 0], header, footer, max_key_size };
         prop_assert_eq!(Anchor::decode(&anchor.encode()).unwrap(), anchor);
     }

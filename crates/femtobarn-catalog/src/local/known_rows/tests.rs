@@ -85,7 +85,7 @@ fn a_row_is_known_until_a_change_touches_it() {
 }
 
 #[test]
-fn nothing_is_known_after_changes_that_are_not_on_the_page() {
+fn known_rows_are_dropped_after_changes_that_are_not_on_the_page() {
     let folder = tempfile::tempdir().unwrap();
     let recent = RecentChanges::open(folder.path()).unwrap();
     let change = |from: u64, to: u64| {
@@ -107,7 +107,7 @@ fn nothing_is_known_after_changes_that_are_not_on_the_page() {
 }
 
 #[test]
-fn a_page_that_counts_anew_forgets_what_was_known() {
+fn known_rows_are_dropped_when_the_page_counts_anew() {
     let folder = tempfile::tempdir().unwrap();
     let recent = RecentChanges::open(folder.path()).unwrap();
     let change = |from: u64| {
@@ -141,7 +141,7 @@ fn own_commit(csn: u64) -> Commit {
 }
 
 #[test]
-fn a_row_is_known_until_postgresql_tells_that_it_was_touched() {
+fn a_row_is_known_until_a_commit_in_postgresql_touches_it() {
     let mut known = KnownRows::default();
     let first = known.take_over(&told(0, 0, &[(1, ALL)])).unwrap();
     let keep = |known: &mut KnownRows| {
@@ -166,7 +166,7 @@ fn a_row_is_known_until_postgresql_tells_that_it_was_touched() {
 
 /// Of those of others, many have the same bit in a set.
 #[test]
-fn a_row_stays_known_when_others_touch_other_containers_alone() {
+fn a_row_stays_known_when_commits_touch_only_other_containers() {
     let mut known = KnownRows::default();
     let before = known.take_over(&told(0, 0, &[(1, ALL)])).unwrap();
     [EVENTS, HITS].iter().for_each(|id| known.keep_container(&rows(*id)));
@@ -188,7 +188,7 @@ fn a_row_stays_known_when_others_touch_other_containers_alone() {
 }
 
 #[test]
-fn a_version_of_this_process_is_known_once_postgresql_tells_of_its_commit() {
+fn a_version_of_this_process_is_known_once_its_commit_is_seen_in_postgresql() {
     let mut known = KnownRows::default();
     known.take_over(&told(0, 0, &[(1, ALL)])).unwrap();
     known.keep_container(&rows(EVENTS));
@@ -205,7 +205,7 @@ fn a_version_of_this_process_is_known_once_postgresql_tells_of_its_commit() {
 }
 
 #[test]
-fn a_refused_group_tells_that_a_change_before_it_is_not_on_the_page() {
+fn known_rows_are_dropped_after_a_refused_group_that_follows_a_missing_change() {
     let folder = tempfile::tempdir().unwrap();
     let recent = RecentChanges::open(folder.path()).unwrap();
     recent.add((&state(0), &state(1)), None, &[TouchedRows::default()]);
@@ -216,7 +216,7 @@ fn a_refused_group_tells_that_a_change_before_it_is_not_on_the_page() {
 }
 
 #[test]
-fn a_page_that_is_lost_or_torn_says_nothing_and_its_successor_nothing_of_before() {
+fn a_lost_or_torn_page_is_ignored_and_its_successor_drops_known_rows() {
     let folder = tempfile::tempdir().unwrap();
     let recent = RecentChanges::open(folder.path()).unwrap();
     let first = (&state(0), &state(1));
@@ -274,7 +274,7 @@ fn a_row_that_was_touched_while_it_was_looked_up_is_not_kept() {
 
 /// A standby without the last commits was promoted, or a backup restored; others may have the numbers of what was lost.
 #[test]
-fn nothing_is_known_once_postgresql_has_lost_a_commit() {
+fn known_rows_are_dropped_once_postgresql_has_lost_a_commit() {
     let none = CommitTouch::Rows(TouchedRows::default());
     for others in [0, 1] {
         let mut known = KnownRows::default();
@@ -310,7 +310,7 @@ fn a_lost_commit_of_this_process_is_not_taken_for_the_one_with_its_number() {
 }
 
 #[test]
-fn nothing_is_known_once_postgresql_has_another_change_than_the_one_that_it_lost() {
+fn known_rows_are_dropped_once_postgresql_has_another_change_in_place_of_a_lost_one() {
     let mut known = KnownRows::default();
     let first = [(1, ALL)];
     let before = known.take_over(&told(0, 2, &first)).unwrap();

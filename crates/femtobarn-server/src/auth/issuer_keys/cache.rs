@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_renewed_as_their_issuer_says_within_bounds() {
+    fn keys_are_renewed_at_the_age_set_by_their_issuer_within_bounds() {
         let now = clock::now();
         for (max_age, hours) in
             [(None, 6), (Some(0), 1), (Some(7200), 2), (Some(1_000_000), 6), (Some(u64::MAX), 6)]

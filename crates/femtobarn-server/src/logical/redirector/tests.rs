@@ -118,7 +118,7 @@ async fn only_not_found_counts_as_absent() {
 }
 
 #[tokio::test]
-async fn a_path_is_made_only_if_all_servers_have_said_that_there_is_none() {
+async fn a_path_is_made_only_if_all_servers_that_are_up_lack_it() {
     let all = redirector(3);
     all.hears("/data", &[HERE, HERE, HERE]).await;
     let create = Wish::Create;

@@ -21,7 +21,7 @@ use super::proxy::Proxy;
 use super::{LONG, Routes, Stage, connect, until};
 
 #[test]
-fn a_session_needs_nothing_but_a_direct_connection() {
+fn a_session_needs_only_a_direct_connection() {
     let stage = Stage::routed(Routes::Direct);
     let there = stage.remote();
     let csn = stage.publish(&there, None).unwrap();
@@ -148,7 +148,7 @@ fn a_request_that_asks_for_another_protocol_is_answered_by_the_name_of_ours() {
 }
 
 #[test]
-fn a_hostile_client_is_told_why_its_connection_ends() {
+fn a_hostile_client_receives_the_reason_for_the_end_of_its_connection() {
     let stage = Stage::new();
     let turn = |turn: &ClientTurn| turn_bytes(turn).unwrap();
     let lock = Operation { kind: Kind::LockShared.into(), number: 1, ..Operation::default() };

@@ -45,7 +45,7 @@ fn append_again(federation: &Federation, numbers: std::ops::Range<u64>) -> femto
 }
 
 #[test]
-fn a_small_append_asks_a_server_for_nothing_but_locks_and_the_commit() {
+fn a_small_append_sends_only_locks_and_the_commit() {
     const COUNT: u64 = 20;
     let (_folder, _local, server) = served();
     let url = format!("root://127.0.0.1:{}//test.fed", server.address().port());
@@ -66,7 +66,7 @@ fn a_small_append_asks_a_server_for_nothing_but_locks_and_the_commit() {
 }
 
 #[test]
-fn a_transaction_that_reads_what_it_writes_asks_for_its_rows_with_the_pin() {
+fn a_transaction_that_reads_its_containers_gets_their_rows_with_the_pin() {
     let (_folder, _local, server) = served();
     let url = format!("root://127.0.0.1:{}//test.fed", server.address().port());
     let (catalogue, federation) = Counted::at(&url);

@@ -117,7 +117,7 @@ fn a_database_that_a_store_has_is_opened_at_once_and_read_there() {
 }
 
 #[test]
-fn exactly_what_was_asked_for_and_announced_is_fetched() {
+fn only_requested_and_announced_ranges_are_fetched() {
     let of = Stored::new();
     let file = of.open("/run7.root", "").unwrap();
     let size = of.bytes.len() as u64;

@@ -110,7 +110,7 @@ fn paths_without_a_database_are_not_found() {
 }
 
 #[test]
-fn changes_are_refused_with_a_text_that_says_what_to_do() {
+fn changes_are_refused_with_the_remedy() {
     let stage = Stage::new().with_ten_events();
     let (shown, run7) = (&stage.shown, at("/run7.root"));
     let how = |write, creation| OpenMode { write, creation, ..OpenMode::default() };

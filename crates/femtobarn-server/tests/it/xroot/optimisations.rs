@@ -199,7 +199,7 @@ fn syncs_without_writes_are_skipped() {
 }
 
 #[test]
-fn a_deferred_open_tells_the_client_to_wait() {
+fn a_deferred_open_is_answered_by_a_wait() {
     let Counted { server, .. } = counted(Settings::default());
     let mut peer = server.client();
     let wait = xrd::response::Wait { seconds: 7, message: "mounting".to_owned() };

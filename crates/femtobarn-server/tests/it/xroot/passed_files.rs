@@ -131,7 +131,7 @@ fn a_client_that_takes_no_connections_does_not_hold_the_server_up() {
 }
 
 #[test]
-fn a_server_that_passes_no_files_says_so() {
+fn a_server_that_passes_no_files_answers_unsupported() {
     let server = with_settings(Settings { pass_files: false, ..Settings::default() });
     let (mut client, socket) = (server.client(), Socket::new());
     let handle = client.open("/a", OpenOptions::READ);

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_within_one_range_are_filled_and_others_are_left() {
+    fn requests_within_one_range_are_filled_and_all_others_remain() {
         let ranges = RecentRanges::default();
         ranges.add_written(&[1, 2, 3, 4], 100);
         ranges.add_read(&[ReadRequest { offset: 200, buffer: &mut [5, 6] }]);

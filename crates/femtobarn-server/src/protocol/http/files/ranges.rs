@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_within_the_file_is_an_error() {
+    fn ranges_outside_of_the_file_are_an_error() {
         for header in ["bytes=1000-", "bytes=1000-2000,5000-", "bytes=-0", "bytes="] {
             assert_eq!(ranges(header), Err(HttpFailure::OutOfRange(1000)), "{header}");
         }

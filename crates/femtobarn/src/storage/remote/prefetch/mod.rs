@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_fetched_twice() {
+    fn no_range_is_fetched_twice() {
         let (prefetcher, mut schedule) = prefetcher();
         prefetcher.add_buffer(&mut schedule, vec![100..150, 150..200], None);
         prefetcher.add_buffer(&mut schedule, vec![200..300, 400..500], None);

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn slowness_is_forgotten_while_nothing_is_read() {
+    fn slowness_is_forgotten_while_there_are_no_reads() {
         let load = ServerLoad::default();
         load.observe_read(Duration::from_secs(1));
         let observe = || load.observe(ReportedLoad::default(), Duration::ZERO);

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_copy_whose_bytes_have_all_moved_may_take_its_time() {
+    async fn a_copy_whose_bytes_have_all_moved_has_no_time_limit() {
         let progress = CopyProgress::default();
         progress.settle();
         let (lines, _told) = mpsc::channel(100);
