@@ -106,8 +106,8 @@ FIGURES: tuple[Figure, ...] = (
             microseconds("a read", "cpu"),
             explained(
                 cheaper(0.5),
-                "A bare server, which sends from the page cache, takes half of it; the cache reads the pages "
-                "that it kept, and verifies a checksum of each, which says whether the page is there.",
+                "A bare server, which sends from the page cache, takes half of this; the cache reads its "
+                "pages, and verifies the checksum of each, which also shows whether it has the page.",
             ),
             BARE,
         ),
@@ -136,7 +136,7 @@ FIGURES: tuple[Figure, ...] = (
             megabytes(),
             explained(
                 faster("Femtobarn", "XCache", 0.9),
-                "XCache fetches ten blocks ahead of any read, Femtobarn a sixth of what was read in order.",
+                "XCache fetches ten blocks ahead of any read, Femtobarn a sixth of the bytes read in order.",
             ),
             AT_ONCE,
         ),

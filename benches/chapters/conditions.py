@@ -329,7 +329,7 @@ FIGURES = (
                 member("ms", "wall_s", 1e3),
                 explained(
                     milliseconds("Femtobarn, ms in all", "wall_s", 300.0),
-                    "It starts an interpreter, and imports NumPy and the package.",
+                    "The process starts an interpreter, and imports NumPy and the package.",
                 ),
                 limits=("an interpreter with NumPy",),
                 no_peer=f"{PEER}'s client is not measured",

@@ -38,7 +38,7 @@ LINKED = {0: "Femtobarn", 1: "Femtobarn, 1 link", 4: "Femtobarn, 4 links"}
 PLAIN = ("plain file", "O_DIRECT file")
 PEERS = ("ROOT", "RocksDB", "LMDB", "SQLite", "HDF5", "ZODB")
 GROUP = "Taking data"
-DISK = "The disk varies: runs of the same limit differ by more than what is missed."
+DISK = "The disk varies: runs of the same limit differ by more than the miss."
 
 
 def append(

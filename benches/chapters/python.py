@@ -78,7 +78,7 @@ def arrays(compression: str) -> Figure:
     if compression != "none":
         wanted = explained(
             wanted,
-            "Unpacking alone takes four fifths of the time, and nine tenths of what is wanted.",
+            "Unpacking alone takes four fifths of the time, and nine tenths of the wanted time.",
         )
     headline = Headline(
         "Python",

@@ -213,8 +213,8 @@ def cold() -> Figure:
                 per_second("objects"),
                 explained(
                     faster("Femtobarn, in batches of 1,000", "disk, 64 times 16 KB at once", 0.8),
-                    "The kernel is told the pages of a hundred objects at a time, and copies them out of its "
-                    "cache; the limit reads past it.",
+                    "The client announces the pages of a hundred objects at a time to the kernel, which "
+                    "copies them out of its cache; the limit reads past the cache.",
                 ),
                 limits=("disk, 64 times 16 KB at once",),
                 peers=("LMDB", "RocksDB", "RocksDB, MultiGet of 1,000", "Lance, take of 1,000"),

@@ -64,8 +64,8 @@ FIGURES: tuple[Figure, ...] = (
         headlines=felt(
             "Open a file at a redirector, one client",
             microseconds("a redirect"),
-            "Each redirect wakes two processes up, whoever redirects; ours takes three times as much of the "
-            "processor for it as the bare server, with the same three system calls.",
+            "Each redirect wakes two processes up, by any redirector; ours takes three times as much of "
+            "the processor for it as the bare server, with the same three system calls.",
         ),
     ),
     Figure(

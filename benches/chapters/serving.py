@@ -44,9 +44,9 @@ NOISE = 0.05
 THREADS_PER_CORE_MAX = 20
 MEMORY = "MB above an empty server"
 KERNEL = (
-    "Such a read is the kernel's work: a bare server, which has no rights and limits, takes nearly as much."
+    "A read of this size is the kernel's work: a bare server without rights and limits takes nearly as much."
 )
-OPENING = "The kernel opens, looks at and closes a file: a bare server takes about what is wanted."
+OPENING = "The kernel opens, looks at and closes a file: a bare server takes about the wanted time."
 VECTORS = "The kernel copies the bytes twice: a bare server takes four fifths of our time."
 BARE, EACH = "bare server", "bare server, a thread each"
 SERVERS: dict[str, tuple[str, Role]] = {
@@ -158,7 +158,7 @@ def response_ratio(many: int) -> Target:
     ratio = Target(text, lambda r: slowest(r, ours) / slowest(r, theirs), at_most=1 + NOISE)
     return explained(
         ratio,
-        "Our threads, one a core, make way for others after each few requests. Bare servers show that a "
+        "Our threads, one a core, make way for other threads after a few requests. Bare servers show that a "
         "thread for each session, as XRootD has it, waits less, and takes half as much again of the "
         "processor.",
     )
