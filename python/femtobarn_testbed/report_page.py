@@ -43,7 +43,7 @@ def page_of(runs: Sequence[Run], out: Path) -> str:
     parts = [tiles(_facts(runs))]
     rows = [row for run in runs if (paper := paper_of(run)) for row in paper_rows(run, paper)]
     if rows:
-        head = ["figure", "what", "paper, with clients", "variant", "here, with clients"]
+        head = ["figure", "quantity", "paper, with clients", "variant", "here, with clients"]
         parts.append(section("Comparison with the papers", grid(head, rows)))
     stems = _stems(runs)
     with style():
@@ -53,7 +53,7 @@ def page_of(runs: Sequence[Run], out: Path) -> str:
     parts.append(section("How to read this", listed(NOTES)))
     parts.append(section("Origin of the runs", listed(describe_origin(run) for run in runs)))
     return document(
-        "The testbed: where the limits are",
+        "The testbed: limits of workloads",
         "Workloads of real jobs with more and more clients, until a resource limits them. Pictures show the "
         "rates of all clients together; hollow points are the papers', dotted lines are upper bounds.",
         "\n".join(parts),
@@ -69,7 +69,7 @@ NOTES = (
     "Dotted: the rate of clients that spend all their time computing, capped at the rate of all simulated "
     "disks together.",
     "A line bends (|) where linear scaling, from its best rate per client, reaches its best rate. The limit "
-    "is the resource that is used up there, or else the activity that takes most of the clients' time.",
+    "is the resource that is used up there, or otherwise the activity that takes most of the clients' time.",
 )
 
 
@@ -117,7 +117,7 @@ def _parts(run: Run, stem: str, out: Path) -> Iterator[str]:
         tables.insert(0, grid(*event_costs_table(run)))
     yield section("All points", *tables)
     if (read := sources_table(run))[1]:
-        yield section("What jobs read for an event, since their beginning", grid(*read))
+        yield section("Reads of jobs for an event, since their beginning", grid(*read))
     yield details("Latencies: median / 99 % / longest (ms)", grid(*latency_table(run)))
     yield details("Start-up of clients (s since their launch), and memory", grid(*start_table(run)))
 
@@ -147,10 +147,10 @@ def _pictures(run: Run) -> Iterator[tuple[str, str, str, Callable[[Run], Figure]
         caption = f"Hollow: the paper's. {simulated}"
         yield "storage", "Look-ups by storage", caption, draw_storage, run
     if event_costs_of(run):
-        caption = f"Dashed: the first variant, as much faster as the paper's jobs became. {simulated}"
+        caption = f"Dashed: the first variant, made faster by the factor of the paper's jobs. {simulated}"
         yield "events", "Time in database code", caption, draw_event_costs, run
     if any(played.get("servers", 1) > 1 for played in run["played"].values()):
         caption = f"Of all look-ups that ended, each for all series at an event. {simulated}"
         yield "latencies", "Latencies of look-ups", caption, draw_look_up_latencies, run
     caption = "All clients of a point together. Their own loop is Python code between operations."
-    yield "time", "Where the clients' time goes", caption, draw_time_shares, run
+    yield "time", "Shares of the clients' time", caption, draw_time_shares, run

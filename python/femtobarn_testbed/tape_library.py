@@ -278,7 +278,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, required=True, help="where the library is; it must exist")
     for name, value in Play._field_defaults.items():
         parser.add_argument(_option(name), type=type(value), default=value, help=f"({value:g})")
-    text = "answer: a request on the standard input; counters: print what the drives did"
+    text = "answer: a request on the standard input; counters: print the work of the drives"
     parser.add_argument("action", nargs="?", choices=("answer", "counters"), default="answer", help=text)
     chosen = vars(parser.parse_args(arguments))
     folder, action = chosen.pop("folder"), chosen.pop("action")

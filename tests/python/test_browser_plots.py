@@ -159,7 +159,7 @@ def test_the_page_and_its_program_make_the_same_histogram(looking: Looking, chos
         ({"field": "x", "where": "run"}, "run", "this is a number; compare it"),
         ({"field": "x", "where": "Muon.pt > 7"}, "Muon.pt > 7", "make one of them by any(...) or all(...)"),
         ({"field": "Muon.pt * Muon.hits.charge"}, "Muon.pt * Muon.hits.charge", "do not go together"),
-        ({"field": "x", "second": "x *"}, "\u00a0", "something is missing at its end"),
+        ({"field": "x", "second": "x *"}, "\u00a0", "a number or a name is missing at its end"),
         ({"field": "alert(1)"}, "alert", "there is no function alert"),
         ({"field": "constructor"}, "constructor", "there is no number constructor"),
         ({"field": "toString(x)"}, "toString", "there is no function toString"),

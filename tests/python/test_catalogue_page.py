@@ -105,7 +105,7 @@ def test_containers_are_searched_filtered_and_sorted(site: Site) -> None:
     assert 'aria-sort="descending"' in largest
     assert f"10 match: {sum(range(50, 60))} objects" in largest
     assert names_in(site.page(**{"class": "Tag"})) == ["tags/tags"]
-    assert "nothing is there" in site.page(state="sealed")
+    assert "no containers match" in site.page(state="sealed")
 
 
 def test_an_older_commit_shows_the_containers_of_its_time(site: Site) -> None:

@@ -336,7 +336,7 @@ def test_the_command_reports_fields_that_became_links(
     main(["import", place, str(path)])
     text = capsys.readouterr().out
     assert "linked 3 fields to elements of the same object" in text
-    assert "links that lead nowhere in Muon.jetIdx: 1" in text
+    assert "links to missing elements in Muon.jetIdx: 1" in text
     main(["import", place, str(path), "--no-links", "--again", "--database", "plain", "--json"])
     assert json.loads(capsys.readouterr().out)[0]["links"] == {}
 

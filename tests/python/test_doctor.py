@@ -167,7 +167,7 @@ def test_every_finding_is_one_line(fed: fb.Federation, capsys: pytest.CaptureFix
     shown, error = capsys.readouterr()
     assert {line.split()[0] for line in shown.splitlines()} <= {"ok", "note", "wrong"}
     assert [line.split(":")[0] for line in shown.splitlines() if "wrong " in line] == ["wrong  files"]
-    assert error.startswith("femtobarn: 1 thing is wrong")
+    assert error.startswith("femtobarn: 1 check failed")
 
 
 def test_a_folder_without_a_federation_is_not_found(doctor: Doctor, tmp_path: Path) -> None:

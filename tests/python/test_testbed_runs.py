@@ -170,7 +170,7 @@ def test_jobs_read_through_a_disk_cache_and_memcached(tmp_path: Path) -> None:
     assert [(each["damaged"], each["failures"]) for each in read["sources"]] == [(0, 0)] * 3
     head, rows = sources_table(done)
     assert [row[head.index("source")] for row in rows] == ["disk cache", "memcached", "server"]
-    assert "What jobs read for an event" in write_report([done], tmp_path / "report").read_text()
+    assert "Reads of jobs for an event" in write_report([done], tmp_path / "report").read_text()
 
 
 def test_jobs_read_from_several_servers_one_of_which_has_the_disk(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def _diff_arguments(parser: argparse.ArgumentParser) -> None:
     federation_argument(parser)
     parser.add_argument("before", metavar="TAG|CSN", help="global tag, or a commit of all series")
     parser.add_argument(
-        "after", metavar="TAG|CSN", nargs="?", help="another one; the newest commit by default"
+        "after", metavar="TAG|CSN", nargs="?", help="another tag or commit; the newest commit by default"
     )
     parser.add_argument("--series", action="append", metavar="SERIES", help="only this series")
     parser.add_argument("--since", metavar="TIME", help="only differences at this time or later")
@@ -89,7 +89,7 @@ def _merge_arguments(parser: argparse.ArgumentParser) -> None:
         "--on-conflict",
         choices=["refuse", "ours", "theirs"],
         default="refuse",
-        help="where both changed: merge nothing (default), keep those of the series, or take the branch's",
+        help="if both changed: merge nothing (default), keep the series' conditions, or take the branch's",
     )
     parser.add_argument("-m", "--message", default="", help="reason, for the history of both")
 
@@ -129,7 +129,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 COMMANDS = (
-    ("diff", "list what differs between two global tags or commits", _diff_arguments, _diff),
+    ("diff", "list differences between two global tags or commits", _diff_arguments, _diff),
     ("merge", "merge the changes of a branch into the series", _merge_arguments, _merge),
     ("check", "check that global tags still name the same conditions", federation_argument, _check),
 )

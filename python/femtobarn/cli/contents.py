@@ -139,11 +139,11 @@ def advise(options: argparse.Namespace) -> None:
         ["all", human_size(memory), *(_packed(each, memory) for each in advice.packed.values()), advice.best]
     )
     told = (
-        f"From storage that delivers {human_size(advice.bandwidth)} a second to a job, all of it is read "
+        f"From storage that delivers {human_size(advice.bandwidth)} a second to a job, all columns are read "
         f'soonest if a new container has the option compression="{advice.best}".'
     )
     if not advice.fields:
-        told = "It has no values to measure."
+        told = "The container has no values to measure."
     head = ["field", "in memory", *advice.packed, "read soonest"]
     emit(options, asdict(advice), f"{table(head, rows, right={1, 2, 3, 4})}\n{told}")
 

@@ -23,7 +23,7 @@ def arguments(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument("--where", help='condition on objects, such as "nMuon == 2"')
     sub.add_argument("--count", type=int, metavar="N", help="objects to step through: 1, or 10 with --where")
-    sub.add_argument("--referrers", action="store_true", help="show also what links to the objects")
+    sub.add_argument("--referrers", action="store_true", help="also show objects that link to them")
     sub.add_argument("--csn", type=int, help="as of this commit instead of the newest")
 
 

@@ -151,7 +151,11 @@ def attach(options: argparse.Namespace) -> None:
         )
     lines = [f"attached {row['file']} as {row['database']}: {', '.join(row['containers'])}" for row in rows]
     lines += [f"  left out: {reason}" for row in rows for reason in row["ignored"]]
-    lines += [f"  its class {there} is {here} here" for row in rows for there, here in row["renamed"].items()]
+    lines += [
+        f"  its class {there} is named {here} in this federation"
+        for row in rows
+        for there, here in row["renamed"].items()
+    ]
     emit(options, rows, "\n".join(lines))
 
 

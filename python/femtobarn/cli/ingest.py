@@ -92,7 +92,7 @@ def report(done: list[dict[str, Any]]) -> str:
         lines += _reasons("left out", row["skipped"])
         if row["links"]:
             lines.append(f"  linked {len(row['links'])} fields to elements of the same object")
-            lines += _reasons("links that lead nowhere in", {k: f"{n:,}" for k, n in row["lost"].items()})
+            lines += _reasons("links to missing elements in", {k: f"{n:,}" for k, n in row["lost"].items()})
         lines += _reasons("not linked", row["unlinked"])
         if number + 1 == len(done) or done[number + 1]["file"] != row["file"]:
             lines += _reasons("left out", row["left_out"])

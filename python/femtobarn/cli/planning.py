@@ -137,7 +137,7 @@ def _costs(done: Mapping[str, Any]) -> str:
     ]
     head = ["cost of", "meaning", *(f"{text}, us" for text in RESOURCES.values())]
     return table(head, rows, right={2, 3, 4}) + (
-        f"\nof an idle machine; CPU costs where the margin alone is free: {done['growth']:.3g} times that"
+        f"\non an idle machine; if only the margin is free, CPU costs are {done['growth']:.3g} times as high"
     )
 
 

@@ -33,7 +33,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cache-of",
         metavar="URL",
-        help="serve the files of another root:// server, and cache what is read in FOLDER, one a disk",
+        help="serve the files of another root:// server, and cache read bytes in FOLDER, one for each disk",
     )
     parser.add_argument(
         "--cache-size",
@@ -64,7 +64,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-w", "--writable", action="store_true", help="let clients without credentials write")
     parser.add_argument("-r", "--read-only", action="store_true", help="refuse all changes")
     parser.add_argument("--site", metavar="NAME", help="name of this server among several of one federation")
-    parser.add_argument("--url", help="where clients and the other servers reach it: root://host:port")
+    parser.add_argument("--url", help="URL for clients and the other servers: root://host:port")
     parser.add_argument("-c", "--config", metavar="FILE", help="settings in TOML")
     parser.add_argument(
         "--print-config", action="store_true", help="print all settings with comments, and exit"

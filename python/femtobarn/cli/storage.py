@@ -63,7 +63,7 @@ def unpin_arguments(parser: argparse.ArgumentParser) -> None:
 def pin_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `pin`."""
     unpin_arguments(parser)
-    parser.add_argument("--hours", type=float, help="when the pin ends, from now; never by default")
+    parser.add_argument("--hours", type=float, help="hours until the pin ends; never by default")
 
 
 def queue_arguments(parser: argparse.ArgumentParser) -> None:

@@ -208,7 +208,7 @@ def _plot(options: argparse.Namespace) -> None:
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "runs", metavar="RUN", nargs="+", type=Path, help="one: its variants; two: each other"
+        "runs", metavar="RUN", nargs="+", type=Path, help="one run, to compare its variants, or two runs"
     )
 
 

@@ -34,7 +34,7 @@ def top_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-d", "--delay", type=float, default=2.0, help="seconds between displays (2)")
     parser.add_argument(
-        "--leaving", action="store_true", help="show which files leave the server's caches next, too"
+        "--leaving", action="store_true", help="also show the files that leave the server's caches next"
     )
 
 

@@ -163,7 +163,7 @@ def retention(options: argparse.Namespace) -> None:
     limited = [words[name].format(limit) for name, limit in kept.items() if limit is not None]
     text = "vacuum keeps all history"
     if limited:
-        text = f"vacuum keeps {' and '.join(limited)}, and what tags and open snapshots need"
+        text = f"vacuum keeps {' and '.join(limited)}, and everything that tags and open snapshots need"
     emit(options, kept, text)
 
 
@@ -290,7 +290,7 @@ def move_catalogue(options: argparse.Namespace) -> None:
     else:
         text = (
             f"moved the catalogue as of commit {moved.csn}, {moved.rows} rows, from {moved.origin} to "
-            f"{moved.place}; the old one takes no more changes"
+            f"{moved.place}; the old one accepts no more changes"
         )
     emit(options, asdict(moved), text)
 

@@ -19,10 +19,8 @@ __all__ = ["parts"]
 def parts(run: Mapping[str, Any], stem: str, out: Path) -> Iterator[str]:
     """Yield the parts, and write the picture into a folder."""
     yield section(run["title"], f"<p>{html.escape(run['about'])}</p>", listed(describe_sites(run)))
-    caption = (
-        "Before, all clients read from the origin alone. While the file is hot, a redirector sends them."
-    )
+    caption = "Before, all clients read only from the origin. While the file is hot, a redirector sends them."
     picture = png(draw_hot_files(run), path=out / f"{stem}-rates.png")
     yield figures([Picture("Rates, copies and clients", caption, picture, wide=True)])
     yield section("Rates and phases", grid(*rates_table(run)), grid(*phases_table(run)))
-    yield details("What each server did", grid(*servers_table(run)))
+    yield details("Work of each server", grid(*servers_table(run)))

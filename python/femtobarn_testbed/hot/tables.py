@@ -81,16 +81,16 @@ def describe_sites(run: Run) -> Iterator[str]:
     for name, site in run["sites"].items():
         disk = site["disk"]
         yield (
-            f"{name}: an origin and {site['servers'] - 1} caches, each with a played disk of "
+            f"{name}: an origin and {site['servers'] - 1} caches, each with a simulated disk of "
             f"{disk['bytes_per_second'] / 1e6:g} MB/s and {disk['seeks_per_second']} seeks/s with "
             f"{disk['cache_bytes'] / 1e6:.3g} MB of memory; the hot file has "
             f"{site['hot_file_bytes'] / 1e6:,.1f} MB. It is read from one more cache for every "
-            f"{site['clients_per_copy']} clients a minute, and a copy leaves when nobody had it open for "
+            f"{site['clients_per_copy']} clients a minute, and a copy leaves when no client had it open for "
             f"{site['idle_seconds']} s."
         )
     yield (
         "Real: the servers, each a process at an address of its own; a redirector; the files; XRootD's "
-        "client, a thread and a session for each client. What it reads is compared with the file."
+        "client, a thread and a session for each client. Each block that it reads is compared with the file."
     )
     yield (
         "Rates are means over the second half of a phase. The aim counts as reached by the mean over "

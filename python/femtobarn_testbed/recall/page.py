@@ -19,7 +19,9 @@ __all__ = ["parts"]
 def parts(run: Mapping[str, Any], stem: str, out: Path) -> Iterator[str]:
     """Yield the parts, and write the picture into a folder."""
     yield section(run["title"], f"<p>{html.escape(run['about'])}</p>", listed(describe_library(run)))
-    caption = "Left, what each drive did. Right, below the line a client has its files before its fair share."
+    caption = (
+        "Left, the work of each drive. Right, below the line a client has its files before its fair share."
+    )
     picture = png(draw_recalls(run), path=out / f"{stem}-drives.png")
     yield figures([Picture("Drives and clients", caption, picture, wide=True)])
     yield section("Mounts and times", grid(*mounts_table(run)), grid(*clients_table(run)))

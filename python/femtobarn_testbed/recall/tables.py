@@ -57,10 +57,10 @@ def describe_library(run: Run) -> Iterator[str]:
             f"and a byte counts as {play['byte_scale']:,g}."
         )
     yield (
-        "All times are those of the played library. They hold what is real, too, as much longer as time is "
-        "compressed: starting commands, syncing files, polling."
+        "All times are those of the simulated library. They include real work (starting commands, syncing "
+        "files, polling), which counts as much longer as time is compressed."
     )
     yield (
-        "Fair share: when a client's last file would be there if all clients that still want something "
-        "always got the same number of files, at the variant's own mean rate."
+        "Fair share: the time of a client's last file if all clients that still wait for files always got "
+        "the same number of them, at the variant's own mean rate."
     )

@@ -47,12 +47,12 @@ def _latencies(point: Run) -> list[str]:
 
 def scenarios_table(done: Run) -> Table:
     """Tabulate a row for each scenario: the bottleneck, latencies at the described load, a failure."""
-    head = ["scenario", "clients at the knee", "what gives", "useful time", "commit: median", "99 %"]
+    head = ["scenario", "clients at the knee", "bottleneck", "useful time", "commit: median", "99 %"]
     head += [
         "open: median",
         "99 %, ms",
         "rack: clients",
-        "go on after: median",
+        "continue after: median",
         "99 %, s",
         "hours of clients lost",
     ]

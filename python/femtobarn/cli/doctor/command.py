@@ -31,9 +31,9 @@ def run(options: argparse.Namespace) -> None:
     emit(options, [asdict(finding) for finding in findings], "\n".join(map(str, findings)))
     faults = [finding for finding in findings if finding.kind is not None]
     if faults:
-        text = f"{len(faults)} {'thing is' if len(faults) == 1 else 'things are'} wrong"
+        text = f"{len(faults)} {'check' if len(faults) == 1 else 'checks'} failed"
         raise BY_KIND[faults[0].kind or "internal"](
-            f"{text}, {counts['note']} to be noted; first: {faults[0].fact}"
+            f"{text}, with {counts['note']} notes; first: {faults[0].fact}"
         )
 
 

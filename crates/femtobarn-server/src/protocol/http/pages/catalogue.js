@@ -69,7 +69,7 @@ function showMoment() {
   $("tag").value = overview.tags.some((tag) => tag.csn === overview.csn) ? overview.csn : "";
   const commit = overview.commit;
   $("commit").textContent = commit
-    ? `${moment(commit.time_us)}, ${commit.user}@${commit.host}${commit.message && `: ${commit.message}`}` : "nothing was committed yet";
+    ? `${moment(commit.time_us)}, ${commit.user}@${commit.host}${commit.message && `: ${commit.message}`}` : "no commits yet";
 }
 
 function read() {

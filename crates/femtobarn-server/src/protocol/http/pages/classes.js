@@ -66,7 +66,7 @@ export function showClasses(chosen, overview) {
   const href = (name) => `?${new URLSearchParams({ federation: chosen.federation, csn: chosen.csn, class: name })}`;
   fill("classes", overview.classes.map((it) => [element("a", { href: href(it.name) }, it.name), count(it.containers),
     count(it.objects), size(it.bytes),
-    links.filter((link) => link.from === it.name).map((link) => `${link.field} → ${link.target}`).join(", ")]), "there is no class yet");
+    links.filter((link) => link.from === it.name).map((link) => `${link.field} → ${link.target}`).join(", ")]), "no classes yet");
   const names = [...new Set([...overview.classes.map((it) => it.name), ...links.map((link) => link.to)])];
   const box = (name) => {
     const of = overview.classes.find((it) => it.name === name);

@@ -42,7 +42,7 @@ export async function showContainers(chosen, overview, signal) {
     else head.removeAttribute("aria-sort");
   }
   fill("containers", told.rows.map((row) => [nameOf(row, chosen), row.container && `${row.class} ${row.class_version}`,
-    row.container && count(row.objects), row.container && size(row.bytes), count(row.csn), row.state]), "nothing is there");
+    row.container && count(row.objects), row.container && size(row.bytes), count(row.csn), row.state]), "no containers match");
   $("matches").textContent = `${count(told.matches)} ${told.matches === 1 ? "matches" : "match"}: ${count(told.objects)} objects, ${size(told.bytes)}`;
   const first = Number(offset);
   const end = first + told.rows.length;

@@ -172,7 +172,7 @@ class Parser {
       const inner = this.either();
       return { ...inner, from, to: this.close(from) };
     }
-    if (kind === "end") throw new ExpressionError("something is missing at its end", token);
+    if (kind === "end") throw new ExpressionError("a number or a name is missing at its end", token);
     if (kind !== "name") throw new ExpressionError("a number or a name is missing before it", token);
     return this.take("(") ? this.call(token) : this.named(token);
   }
@@ -208,7 +208,7 @@ class Parser {
 }
 
 function asNumber(tree) {
-  if (tree.isTruth) throw new ExpressionError("this is true or false, and a number is wanted", tree);
+  if (tree.isTruth) throw new ExpressionError("this is true or false, but must be a number", tree);
   return tree;
 }
 
@@ -244,7 +244,7 @@ function compared(sign, left, right) {
 }
 
 function reduced(name, part, place) {
-  if (!part.lists.length) throw new ExpressionError(`${name} is of several numbers, and an object has one of these`, part);
+  if (!part.lists.length) throw new ExpressionError(`${name} needs several numbers, but an object has only one of these`, part);
   const isTruth = name === "any" || name === "all";
   if (isTruth) asTruth(part);
   else if (name !== "count") asNumber(part);

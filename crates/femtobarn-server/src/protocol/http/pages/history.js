@@ -41,19 +41,19 @@ async function extend(list, until, signal) {
   $("older").disabled = page.length < PAGE || page.at(-1).csn <= 1;
   const tagsAt = (csn) => list.tags.filter((tag) => tag.csn === csn).map((tag) => tag.name).join(", ");
   fill("commits", list.commits.map((c) => [element("a", { href: "#", "data-csn": c.csn }, count(c.csn)), moment(c.time_us),
-    `${c.user}@${c.host}`, c.message, tagsAt(c.csn)]), "no commit is like that");
+    `${c.user}@${c.host}`, c.message, tagsAt(c.csn)]), "no commits match");
 }
 
 async function showChanges(federation, commit, choose) {
   const { csn } = commit;
   const changes = await ask(`api/commits${escaped(federation)}`, { of: csn });
   $("changes-name").textContent = `Commit ${count(csn)}`;
-  const look = element("button", { type: "button" }, "look at the federation as of it");
+  const look = element("button", { type: "button" }, "show the federation as of this commit");
   look.addEventListener("click", () => { $("changes").close(); choose({ csn, view: "containers", offset: 0 }); });
   $("changes-facts").replaceChildren(`${moment(commit.time_us)}, ${commit.user}@${commit.host}${commit.message && `: ${commit.message}`} `, look);
   const signed = (text, number) => number > 0 ? `+${text(number)}` : number ? text(number) : "";
   fill("changed", changes.map((c) => [`${c.database}/${c.container}`, c.class, c.kind, signed(count, c.objects), signed(size, c.bytes)]),
-    "it changed nothing that is kept");
+    "no changes that are kept");
   if (!$("changes").open) $("changes").showModal();
 }
 

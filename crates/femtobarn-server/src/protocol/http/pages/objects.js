@@ -56,7 +56,7 @@ function linkTo(link, { source, targets }) {
   const { entry, element: at } = link;
   const place = `${count(entry)}${at === undefined ? "" : `, element ${at}`}`;
   const name = targets[targetOf(link)];
-  if (!name) return `object ${place} of a container that is not here`;
+  if (!name) return `object ${place} of an unknown container`;
   const chosen = { federation: source.federation, csn: source.chosenCsn, container: name, inside: "true", entry };
   return element("a", { href: `?${new URLSearchParams(chosen)}`, "data-container": name, "data-entry": entry }, `${name} ${place}`);
 }

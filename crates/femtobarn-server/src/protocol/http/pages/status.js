@@ -46,7 +46,7 @@ function showStatus(status) {
   showRates(status.totals);
   showCurve();
   fill("sessions", status.sessions.map((s) => [s.user, s.host, s.program, s.protocol, count(s.open_files),
-    count(s.requests), size(s.bytes_read), size(s.bytes_written), duration(s.age_seconds)]), "nobody is here");
+    count(s.requests), size(s.bytes_read), size(s.bytes_written), duration(s.age_seconds)]), "no sessions");
   $("cluster").hidden = status.cluster === null;
   if (status.cluster) $("cluster").textContent = status.cluster.is_logged_in ? "Its cluster sends clients here."
     : `Its cluster sends no clients here: ${status.cluster.why_not}`;
@@ -64,7 +64,7 @@ function showStatus(status) {
   if (disks.length) fill("cache-disks", disks);
   const lock = (note) => (l) => [l.federation, l.target, l.by, duration(l.seconds), note];
   showWaiting(status);
-  fill("locks", [...status.waits.map(lock("waits")), ...status.locks.map(lock("holds it"))], "nothing is locked");
+  fill("locks", [...status.waits.map(lock("waits")), ...status.locks.map(lock("holds it"))], "no locks");
   fill("files", status.files.map((f) => [f.path, f.is_writable ? "writing" : "reading", count(f.users),
     size(f.bytes_read), size(f.bytes_written)]), "no file is open");
 }
@@ -82,7 +82,7 @@ function showAlerts(alerts) {
     const key = `${it.name} ${it.summary.replace(/^\d+/, "")}`;
     return element("details", { class: it.is_critical ? "alert critical" : "alert", "data-alert": key, ...!closed.includes(key) && { open: "" } },
       element("summary", {}, `${it.is_critical ? "Critical: " : ""}${it.summary}`),
-      element("p", {}, it.description), element("p", {}, element("b", {}, "What to do: "), it.action));
+      element("p", {}, it.description), element("p", {}, element("b", {}, "Remedy: "), it.action));
   }));
 }
 
@@ -114,10 +114,10 @@ async function showLeaving(status) {
   try {
     const caches = await ask("api/caches");
     $("leaving-why").textContent = caches.map((c) => `${c.name}: ${count(c.files)} files, ${size(c.used_bytes)} of ` +
-      `${size(c.limit_bytes)}. They leave when it is full` +
-      (c.idle_seconds === null ? "" : `, and when nobody had them open for ${duration(c.idle_seconds)}`)).join(". ") + ".";
+      `${size(c.limit_bytes)}. They leave when the cache is full` +
+      (c.idle_seconds === null ? "" : `, and when no client had them open for ${duration(c.idle_seconds)}`)).join(". ") + ".";
     fill("leaving", caches.flatMap((c) => c.leaving.map((f) => [c.name, f.file, size(f.bytes), duration(f.unused_seconds),
-      leaves(f, c)])), "nothing is kept");
+      leaves(f, c)])), "no files");
   } catch (error) {
     $("leaving-why").textContent = `The server does not report them: ${error.message}`;
   }
@@ -134,7 +134,7 @@ async function showRecalls(status) {
   }).join(". ");
   fill("recalls", queues.flatMap((q) => q.recalls).map((r) => [r.path, r.store, r.tape ?? "",
     r.position === null ? "" : count(r.position), size(r.bytes), r.user, duration(r.age_seconds),
-    duration(r.remaining_seconds), r.is_running ? "comes" : "waits"]), "nothing comes back");
+    duration(r.remaining_seconds), r.is_running ? "comes" : "waits"]), "no file comes back");
 }
 
 async function showFederations() {
