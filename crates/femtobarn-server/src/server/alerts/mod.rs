@@ -78,8 +78,8 @@ const CACHE_DISK_FAILED: Alert = Alert {
     name: "FemtobarnCacheDiskFailed",
     is_critical: false,
     limit: 0.0,
-    description: "The cache keeps its files on its other disks, and fetches the files of this one again. Readers get \
-                  every byte; the cache is smaller, and the origin has more load for a while.",
+    description: "The cache keeps its files on its other disks, and fetches the files of the failed disk again. Readers \
+                  get every byte; the cache is smaller, and the origin has more load for a while.",
     action: "The log and the status page have the reason (dmesg, df, mount). Mend or replace the disk, and restart the \
              server, which uses it again.",
 };
@@ -89,7 +89,7 @@ const FOLLOWER_BEHIND: Alert = Alert {
     name: "FemtobarnFollowerBehind",
     is_critical: false,
     limit: 100.0,
-    description: "The copy is mostly less than a second old. One that lacks so many commits for a quarter of an \
+    description: "The copy is mostly less than a second old. A copy that lacks so many commits for a quarter of an \
                   hour is new, or cannot copy as fast as the leader commits. A promotion by force would lose \
                   these commits.",
     action: "Wait if the copy is new. Otherwise compare the rates of the network and the follower's disks with the \
