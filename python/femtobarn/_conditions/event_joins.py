@@ -1,4 +1,7 @@
-"""Events joined with the conditions that were valid when they were taken."""
+"""Joins events, batch by batch, with the conditions that were valid at their moments.
+
+Plans of jobs read the moments of events by `iterate_moments`, without conditions.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The page of the event display: one file with its style, its scripts and its scenes.
 
-A content security policy lets the browser run these scripts, by their hashes, and load nothing.
+A content security policy lets the browser run only these scripts, by their hashes, and load no other file.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class DynamicAgeing(Scored):
         return self.age + self.counts[file] * self.value(file)
 
     def value(self, file: int) -> float:
-        """Return the cost of staging a file, by its size. For the bytes staged that is 1."""
+        """Return the cost of staging a file, divided by its size: 1 if the cost is the number of bytes."""
         return 1.0
 
     def leave(self, file: int) -> None:

@@ -1,8 +1,9 @@
 //! Uploads: files that appear under their paths when they are complete and durable.
 //!
-//! 1. An upload is written into a folder at the top of its export that clients do not see.
-//! 2. An upload that is dropped before it is finished is removed. Those of killed servers are removed when a server
-//!    starts, after an hour without a write to them.
+//! 1. An upload is written into a folder at the top of its export that clients do not see. The caller syncs it before
+//!    it finishes it.
+//! 2. An upload that is dropped before it is finished is removed. Uploads that killed servers have left are removed
+//!    when a server starts, after an hour without a write to them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,16 +1,16 @@
-//! Divides the descriptors that the process may have: half for connections, a quarter for open files, and the rest for
-//! catalogues, caches and all other uses.
+//! Limits that follow from the number of descriptors that the process may have: connections take half of them at most,
+//! and open files a quarter; the rest is for catalogues, caches and all other uses.
 
 use nix::sys::resource::{Resource, getrlimit};
 
 use crate::config::Limits;
 
-/// The connections that there may be.
+/// The largest number of connections: the setting, or half of the descriptors if these are fewer.
 pub(super) fn connections_max(limits: &Limits) -> usize {
     for_connections(descriptors_max(), limits)
 }
 
-/// The open files that may hold a descriptor.
+/// The largest number of open files that hold a descriptor.
 pub(super) fn held_files_max() -> usize {
     descriptors_max() / 4
 }
