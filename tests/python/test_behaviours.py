@@ -384,7 +384,7 @@ def test_errors_of_properties_are_their_own(fed: fb.Federation) -> None:
         fb.Object(read, 5)
 
 
-def test_records_are_compared_by_identity_unless_their_class_says_otherwise(crossings: fb.View) -> None:
+def test_records_are_compared_by_identity_and_can_be_copied(crossings: fb.View) -> None:
     best = crossings[0].best
     assert best in [best]
     assert len({best, crossings[1].best}) == 2

@@ -41,7 +41,7 @@ def located(one: Cluster, path: str) -> set[int]:
     return {int(line.split()[0].rsplit(":", 1)[1]) for line in done.stdout.splitlines() if line}
 
 
-def test_clients_of_a_manager_find_files_here(site: Cluster, tmp_path: Path) -> None:
+def test_clients_of_a_manager_find_files_of_the_server(site: Cluster, tmp_path: Path) -> None:
     ours, theirs = site.ours, site.theirs
     ours.put("ours.bin", b"ours")
     theirs.put("theirs.bin", b"theirs")

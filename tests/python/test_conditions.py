@@ -97,7 +97,7 @@ def test_open_series_ends_each_condition_where_the_next_begins(fed: fb.Federatio
     ]  # fmt: skip
 
 
-def test_overlap_is_refused_where_the_series_says_so(fed: fb.Federation) -> None:
+def test_overlap_is_refused_in_series_with_this_rule(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         series = txn.series("hv/limit", Gain, create=True, overlap="refuse")
         series.extend({"value": [1.0, 2.0]}, since=[0, 200], until=[100, 300])

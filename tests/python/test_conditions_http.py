@@ -65,7 +65,7 @@ def test_answers_are_those_of_a_job(site: Site) -> None:
     assert len(site.ask(f"series/{version}/beam/current").json["windows"]) > 1
 
 
-def test_every_answer_is_as_the_description_says(site: Site) -> None:
+def test_every_answer_matches_its_description(site: Site) -> None:
     description = site.ask("openapi.json").json
     site.federation.conditions.create_tag("prod", message="first")
     gain, map_ = (site.version(name) for name in ("tpc/gain", "tpc/map"))

@@ -140,7 +140,7 @@ def test_correction_derives_only_changed_conditions_again(fed: fb.Federation) ->
     assert fed.check(full=True).problems == []
 
 
-def test_reduction_with_other_parameters_derives_everything_again(fed: fb.Federation) -> None:
+def test_reduction_with_other_parameters_derives_all_ranges_again(fed: fb.Federation) -> None:
     raw = Raw(fed, "dcs/hv")
     raw.put([(t, 0, float(t % 7)) for t in range(0, END, 3)])
     for band in (10.0, 3.5, 0.5, 10.0):

@@ -88,7 +88,7 @@ def test_a_database_came_back_from_an_object_store(folder: Path) -> None:
     assert copy.key in text
 
 
-def test_without_rclone_the_demo_says_so_before_it_begins(
+def test_without_rclone_the_demo_fails_before_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
@@ -97,7 +97,7 @@ def test_without_rclone_the_demo_says_so_before_it_begins(
     assert not (tmp_path / "demo").exists()
 
 
-def test_the_object_store_ends_and_says_why_it_does_not_begin(
+def test_an_object_store_that_does_not_start_ends_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with s3_server(tmp_path / "objects") as url:

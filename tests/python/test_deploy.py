@@ -246,7 +246,7 @@ def test_hadolint_reads_the_containerfile() -> None:
     assert run("hadolint", CONTAINERFILE) == ""
 
 
-def test_the_image_is_built_from_files_that_are_there() -> None:
+def test_the_image_is_built_from_existing_files() -> None:
     text = CONTAINERFILE.read_text()
     copied = {
         word for words in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.M) for word in words.split()

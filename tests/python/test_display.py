@@ -218,7 +218,7 @@ def test_outline_has_the_size_of_points_in_any_unit(fed: fb.Federation) -> None:
     assert group(shown, "dots")["kind"] == "item"
 
 
-def test_indices_lead_where_their_class_says_and_nowhere_else(fed: fb.Federation) -> None:
+def test_indices_lead_only_to_the_collections_of_their_class(fed: fb.Federation) -> None:
     momentum = [(name, "float32") for name in ("pt", "eta", "phi")]
     index: Any = {"meaning": {"of": "int16", "is": "element", "name": "FatJet"}}
     constituents = record("PFCand", *momentum, ("jetIdx", index), ("svIdx", "int16"))

@@ -147,7 +147,7 @@ def test_phone_shows_the_picture_without_sideways_scrolling(
     assert browser.faults() == []
 
 
-def test_browser_without_webgl_says_so_and_shows_tables(file: Path, tmp_path: Path) -> None:
+def test_browser_without_webgl_shows_tables_and_the_reason(file: Path, tmp_path: Path) -> None:
     with opened(tmp_path / "browser", "--disable-3d-apis") as page:
         page.open(file)
         assert "draws no 3D (WebGL)" in page.value("document.querySelector('[role=alert]').innerText")

@@ -192,7 +192,7 @@ def test_file_larger_than_the_disk_is_staged_each_time_and_displaces_nothing() -
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_policy_names_only_files_that_are_there(policy: str) -> None:
+def test_policy_evicts_only_files_on_the_disk(policy: str) -> None:
     random = np.random.default_rng(3)
     files, times = random.integers(0, 60, 3_000), np.sort(random.uniform(0, 40 * DAY, 3_000))
     trace = trace_of(times, files, random.integers(1, 9, 60), random.random(3_000) < 0.05)

@@ -20,7 +20,7 @@ def metric(server: fb.Server, name: str) -> float:
     return float(next(line for line in lines if line.startswith(f"femtobarn_recall_{name}{{")).split()[1])
 
 
-def test_an_eviction_goes_on_while_its_store_does_not_answer(
+def test_an_eviction_continues_while_its_store_does_not_answer(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with on_tape(tmp_path, "run7", "run8") as (fed, server, tape):

@@ -206,7 +206,7 @@ def test_deleted_objects_of_the_partner_are_not_seen(run1: fb.Federation) -> Non
             run1.compact(name, all=True)
 
 
-def test_friend_that_lacks_objects_says_how_to_write_them(run1: fb.Federation) -> None:
+def test_friend_that_lacks_objects_is_refused_with_the_remedy(run1: fb.Federation) -> None:
     before = run1.snapshot()
     with run1.transaction() as txn:
         txn.database("run1").container("events").extend(events(range(50, 53)))

@@ -40,7 +40,7 @@ def test_about_forty_figures_stand_for_all() -> None:
 
 
 @each_headline
-def test_headline_has_a_limit_and_a_peer_or_says_why_not(figure: Figure, headline: Headline) -> None:
+def test_headline_has_a_limit_and_a_peer_or_a_reason(figure: Figure, headline: Headline) -> None:
     roles = {side.key: side.role for side in figure.sides}
     assert roles[headline.ours] == "ours"
     assert {roles[key] for key in headline.limits} <= {"limit"}

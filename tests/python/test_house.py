@@ -293,7 +293,7 @@ def test_every_source_file_of_a_crate_is_part_of_it() -> None:
         assert any(re.search(rf"\bmod {path.stem}\b", text) for text in texts), f"{path} belongs to no crate"
 
 
-def test_unsafe_code_says_why_it_is_sound() -> None:
+def test_unsafe_code_states_why_it_is_sound() -> None:
     for path in of_kind(".rs"):
         lines = text_of(path).splitlines()
         for number, line in enumerate(lines):

@@ -103,7 +103,7 @@ def test_a_follower_pushes_its_databases_and_pulls_none(tmp_path: Path, near: Fi
     assert [path.name for path in (tmp_path / "copy.fed/databases").iterdir()] == ["run7.root"]
 
 
-def test_existing_files_stay_if_the_client_says_so(near: FileServer, other: OtherServer) -> None:
+def test_existing_files_stay_if_the_client_forbids_overwriting(near: FileServer, other: OtherServer) -> None:
     kept = near.folder / "data/kept"
     kept.write_bytes(b"old")
     assert copy(near, "/data/kept", Source=f"{other.url}/x", Overwrite="F").code == 412

@@ -94,7 +94,7 @@ def reader(at: Machine, url: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | environment)
 
 
-def test_readers_go_on_when_the_server_of_their_file_is_cut_off(tmp_path: Path) -> None:
+def test_readers_continue_when_the_server_of_their_file_is_cut_off(tmp_path: Path) -> None:
     pytest.importorskip("XRootD")
     with ExitStack() as stack:
         one, two, between, client = stack.enter_context(network("one", "two", "redirector", "client"))

@@ -97,7 +97,7 @@ def test_acknowledged_commits_survive_a_kill(postgres: Postgres, tmp_path: Path,
         assert fed.check(full=True).sound
 
 
-def test_the_catalogue_of_a_served_federation_moves_and_clients_go_on(
+def test_the_catalogue_of_a_served_federation_moves_while_clients_continue(
     postgres: Postgres, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "lhc.fed")

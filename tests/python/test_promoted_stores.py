@@ -74,7 +74,7 @@ def test_the_new_leader_removes_discarded_objects_of_the_former_one(tmp_path: Pa
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
-def test_nothing_is_removed_before_a_leader_that_was_left_behind_is_out_of_the_way(
+def test_no_object_is_removed_before_a_leader_left_behind_is_notified_or_forgotten(
     tmp_path: Path, comes_back: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with fb.create(tmp_path / "lhc.fed") as fed:

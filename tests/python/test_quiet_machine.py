@@ -140,7 +140,7 @@ def recorded(samples: list[dict[str, Any]], repeated: int, **more: Any) -> dict[
     return {"chapters": [{"figures": [{"sides": [side]}]}], **more}
 
 
-def test_the_report_says_how_quiet_the_machine_was() -> None:
+def test_the_report_has_the_load_of_the_machine() -> None:
     marked = {**SAMPLE, "busy": ["make"]}
     quiet = report.quietness(recorded([SAMPLE] * 20 + [marked], 2, busy=[]))
     assert (

@@ -257,7 +257,7 @@ def test_a_file_that_no_server_has_is_an_error_until_it_appears(pair: Pair) -> N
         assert "/elsewhere is not below /data" in said
 
 
-def test_a_client_goes_on_when_its_server_is_killed(pair: Pair) -> None:
+def test_a_client_continues_when_its_server_is_killed(pair: Pair) -> None:
     one, two = pair
     with redirector(one.url, two.url) as server:
         with Reader(f"{address(server)}//data/both.bin") as reader:

@@ -208,7 +208,7 @@ def with_tls(folder: Path, setting: str = "") -> tuple[Path, Path]:
     return config, authority
 
 
-def test_clients_that_come_by_tls_stay_there(tmp_path: Path) -> None:
+def test_clients_with_tls_are_redirected_with_tls(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     config, authority = with_tls(tmp_path)
     with (

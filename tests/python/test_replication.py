@@ -141,7 +141,7 @@ def test_a_copy_gives_space_back_with_its_leader(
     assert copied > 5 * 200_000 * 8 * 0.9
 
 
-def test_a_follower_goes_on_after_kills_and_cut_connections(
+def test_a_follower_continues_after_kills_and_cut_connections(
     leader: tuple[fb.Federation, fb.Server], tmp_path: Path
 ) -> None:
     fed, server = leader

@@ -302,7 +302,7 @@ def test_a_file_stays_readable_in_place_while_it_is_staged(served: Site) -> None
 
 
 @pytest.mark.parametrize("kind", S3_SERVERS)
-def test_a_store_that_does_not_give_its_copy_is_an_error_that_says_so(tmp_path: Path, kind: str) -> None:
+def test_a_store_without_the_copy_is_an_error_with_the_reason(tmp_path: Path, kind: str) -> None:
     with s3_site(tmp_path, kind) as made:
         _, body = get(made, "/lhc.fed/run7.root", Range="bytes=0-99")
         assert body == made.content[:100]

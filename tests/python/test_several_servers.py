@@ -121,7 +121,7 @@ def test_wrong_lists_of_servers_are_refused(copies: Copies, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("fault", ["cut", "silent", "dripping"])
 @pytest.mark.parametrize("after", [0, 100_000])
-def test_reads_go_on_at_another_server(copies: Copies, fault: Mode, after: int) -> None:
+def test_reads_continue_at_another_server(copies: Copies, fault: Mode, after: int) -> None:
     """The fault begins between two answers, or in the middle of one; later the server is asked again."""
     with fb.open(copies.urls[:2], timeout=TIMEOUT, read_ahead_bytes=0, cache_bytes=0) as fed:
         job = fed.conditions()

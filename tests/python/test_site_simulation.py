@@ -176,7 +176,7 @@ def test_partitions_move_the_knee(site: SiteFile) -> None:
     assert one["points"][1]["commits_per_turn"] > 1.2
 
 
-def test_clients_of_a_failed_rack_go_on_after_its_lease(site: SiteFile) -> None:
+def test_clients_of_a_failed_rack_continue_after_its_lease(site: SiteFile) -> None:
     point = simulate(site, COSTS, 1.0, window=SHORT, rack_fails=True)
     clients = site.number_of_clients / (site.machines.servers / site.machines.rack_servers)
     assert point.failure["clients"] == pytest.approx(clients, rel=0.4)

@@ -200,7 +200,7 @@ def test_a_database_moves_while_it_is_read_and_written(postgres: Postgres, tmp_p
             assert fed.check(full=True).sound
 
 
-def test_clients_of_a_server_that_dies_go_on_at_another_one(postgres: Postgres, tmp_path: Path) -> None:
+def test_clients_of_a_server_that_dies_continue_at_another_one(postgres: Postgres, tmp_path: Path) -> None:
     with Sites(postgres, tmp_path, ["one", "two"]) as (one, two):
         put_at(two, "run2/hits", 10)
         put_at(two, "run3/hits", 20)

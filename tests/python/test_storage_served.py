@@ -163,7 +163,7 @@ def test_http_answers_503_with_retry_after_while_a_file_is_staged(
     assert out.read_bytes() == (Path(fed.path) / "databases/run6.root").read_bytes()
 
 
-def test_a_store_that_fails_is_an_error_that_says_why(served: tuple[fb.Federation, fb.Server, Path]) -> None:
+def test_a_failing_store_is_an_error_with_the_reason(served: tuple[fb.Federation, fb.Server, Path]) -> None:
     fed, server, tape = served
     leave(fed, "run8")
     (key,) = (copy.key for copy in fed.where("run8")[0].copies)
@@ -290,7 +290,7 @@ def test_the_queue_is_shown_to_people(
     assert "/lhc.fed: 0 files come back" in printed("queue", address)
 
 
-def test_opens_say_how_urgent_they_are(tmp_path: Path) -> None:
+def test_opens_pass_priority_and_deadline(tmp_path: Path) -> None:
     names = ("run6", "run7", "run8", "run9")
     with on_tape(tmp_path, *names, tape='request["key"]', settings="streams = 1") as (fed, server, tape):
         leave(fed, *names)

@@ -283,7 +283,7 @@ def test_silent_or_absent_memcached_is_left_out_after_one_time_out(
     assert (statistics["memcached"].hits, statistics["memcached"].failures) == (0, 1)
 
 
-def test_memcached_that_is_full_forgets_and_nothing_else(
+def test_full_memcached_only_forgets_values(
     served: tuple[fb.Federation, fb.Server], expected: list[float | None]
 ) -> None:
     if MEMCACHED is None:

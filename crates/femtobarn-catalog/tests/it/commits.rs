@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::federation::{Federation, container, database, new_database, version};
 
 #[test]
-fn a_commit_publishes_everything_under_one_csn() {
+fn a_commit_publishes_all_its_rows_under_one_csn() {
     let fed = Federation::new();
     let new = container(&fed.catalog, fed.database, "events");
     let id = new.id;

@@ -67,7 +67,7 @@ fn commits_of_other_processes_are_seen_at_once() {
 }
 
 #[test]
-fn names_that_change_elsewhere_change_here() {
+fn names_changed_by_another_process_are_seen() {
     let two = Two::new();
     let (fed, at) = (&two.fed, two.at);
     let rename = Commit {

@@ -26,7 +26,7 @@ const MODULES: [&str; 15] = [
     "known_rows::a_refused_commit_keeps_known_rows",
     "known_rows::an_epoch_that_is_raised_elsewhere_is_seen",
     "known_rows::commits_of_other_processes_are_seen_at_once",
-    "known_rows::names_that_change_elsewhere_change_here",
+    "known_rows::names_changed_by_another_process_are_seen",
     "lookups::",
     "model::",
     "names::",

@@ -5,7 +5,7 @@ use femtobarn_models::publishing::{Publication, PublishingGuard};
 use super::{holds, is_violated};
 
 #[test]
-fn a_transaction_is_published_if_and_only_if_its_client_learns_so() {
+fn a_transaction_is_published_once_and_its_client_learns_the_outcome() {
     let both =
         ["committed at once", "committed when asked again", "in doubt", "refused at the home"];
     let at_entry = ["committed at the entry", "refused at the entry", "two commits"];

@@ -205,7 +205,7 @@ fn all_servers_are_named() {
 }
 
 #[test]
-fn files_of_other_servers_take_no_space_here() {
+fn files_of_other_servers_take_no_space_at_the_redirector() {
     let site = Site::start();
     assert_eq!(site.redirector.exports(), ["/data"]);
     assert!(site.redirector.status().exports.is_empty());

@@ -33,7 +33,7 @@ fn an_error_is_a_code_and_a_text_with_a_zero_byte() {
 }
 
 #[test]
-fn a_wait_has_seconds_and_a_waitresp_nothing_else() {
+fn a_waitresp_has_only_seconds() {
     assert_eq!(encoded(&Response::WaitResp(600)), bytes_of("0102 0fa6 00000004 00000258"));
 }
 

@@ -96,7 +96,7 @@ fn a_session_that_has_ended_has_no_outcomes() {
 
 /// It once failed for good, with the reason that the session is over.
 #[test]
-fn a_client_with_other_servers_goes_on_after_its_session_has_ended() {
+fn a_client_with_other_servers_continues_after_its_session_has_ended() {
     let stage = Stage::new();
     let options =
         ConnectOptions { patience: LONG, has_alternatives: true, ..ConnectOptions::default() };

@@ -13,7 +13,7 @@ use crate::killable::{self, Killable};
 const SHORT: Duration = Duration::from_millis(300);
 
 #[test]
-fn goodbye_frees_everything_at_once() {
+fn goodbye_frees_locks_and_pins_at_once() {
     let stage = Stage::new();
     let there = stage.remote();
     let guard = there.locks().lock_container(stage.database, stage.container, LONG).unwrap();

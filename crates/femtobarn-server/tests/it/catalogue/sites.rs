@@ -64,7 +64,7 @@ fn several_servers_serve_one_federation() {
     a_server_that_cannot_start_gives_its_name_back(&postgres);
     a_federation_whose_catalogue_is_slow_delays_no_lease_in_another(&postgres);
     clients_are_sent_to_the_home_with_its_scheme(&postgres);
-    a_client_goes_on_at_a_server_that_joined_just_before_it_came(&postgres);
+    a_client_continues_at_a_server_that_joined_just_before(&postgres);
     a_database_stays_locked_while_it_is_handed_over(&postgres);
     a_server_that_has_left_does_not_join_again(&postgres);
     a_commit_that_another_server_refuses_is_in_doubt(&postgres);
@@ -373,7 +373,7 @@ fn clients_are_sent_to_the_home_with_its_scheme(postgres: &Postgres) {
     peer.refused(raw("new", DatabaseId(99), "nobody"), &[]);
 }
 
-fn a_client_goes_on_at_a_server_that_joined_just_before_it_came(postgres: &Postgres) {
+fn a_client_continues_at_a_server_that_joined_just_before(postgres: &Postgres) {
     let sites = Sites::new(postgres);
     // Long before its next renewal.
     let [one, two] = ["one", "two"].map(|name| sites.start(name));

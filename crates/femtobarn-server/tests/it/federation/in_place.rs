@@ -226,7 +226,7 @@ fn a_file_whose_stores_are_away_comes_back_for_its_readers() {
 }
 
 #[test]
-fn readers_in_place_go_on_while_the_file_is_staged_and_its_copies_are_given_up() {
+fn readers_in_place_continue_while_the_file_is_staged_and_its_copies_are_given_up() {
     let of = Stored::new();
     let file = of.open("/run7.root", "").unwrap();
     assert_eq!(file.read_at(0, &mut [0; 100]).unwrap(), 100);

@@ -57,7 +57,7 @@ fn holes_are_zero() {
 }
 
 #[test]
-fn open_creates_or_truncates_as_its_mode_says() {
+fn open_creates_or_truncates_by_its_mode() {
     for stage in stages() {
         let kind = stage.kind;
         assert_eq!(errno_of(stage.open("/a", how(Creation::Existing))), Some(Errno::ENOENT));
