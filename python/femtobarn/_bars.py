@@ -18,7 +18,7 @@ ProgressOption: TypeAlias = Progress | bool | None
 
 
 def bar(**settings: Any) -> Any:
-    """Return a bar of tqdm with its settings; where nobody would see it, it does nothing."""
+    """Return a bar of tqdm with its settings; if no terminal or notebook would show it, it does nothing."""
     from tqdm.auto import tqdm  # takes time to import, and few need it
 
     # In a notebook it is a widget, though nothing is a terminal there.

@@ -1,6 +1,6 @@
 """The exceptions of Femtobarn: one tree, each with a stable ``kind``.
 
-A kind says what the caller should do, not where the error came from: retry the transaction (``conflict``,
+A kind stands for the caller's reaction, not for the error's origin: retry the transaction (``conflict``,
 ``busy``, ``unavailable``), get permission (``denied``), correct the call (``invalid``, ``not-found``,
 ``exists``), open it again (``closed``), restore the file (``corrupt``), look after the disk (``storage``),
 upgrade (``unsupported``), or report a bug (``internal``). Some are also derived from an exception of Python,
@@ -86,7 +86,7 @@ class BusyError(FemtobarnError):
 class UnavailableError(FemtobarnError, ConnectionError):
     """The server of a federation does not answer; the text names the server and the attempts.
 
-    If the connection was lost during a commit, the text says that the outcome is unknown.
+    If the connection was lost during a commit, the text states that the outcome is unknown.
     """
 
     kind = "unavailable"

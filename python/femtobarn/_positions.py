@@ -19,7 +19,7 @@ def is_number(index: Any) -> bool:
 
 
 def check_count(count: Any, call: str) -> None:
-    """Refuse a number of objects that is no whole number, of a method that is called `call`.
+    """Refuse a number of objects that is not a whole number, of a method that is called `call`.
 
     Examples
     --------

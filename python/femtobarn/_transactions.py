@@ -322,7 +322,7 @@ class Transaction(Forking):
             If another transaction has changed a container that this one changed, or read if it is
             serializable; nothing is committed.
         UnavailableError
-            If the server does not answer; the text says whether the outcome is known.
+            If the server does not answer; the text states whether the outcome is known.
         StorageError
             If the disk is full or fails; nothing is committed.
         """

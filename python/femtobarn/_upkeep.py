@@ -64,7 +64,7 @@ class Problem:
     what: str
     """Description of the problem."""
     advice: str
-    """What the user should do about the problem."""
+    """The remedy."""
 
     def __str__(self) -> str:
         return f"{self.severity}: {self.where}: {self.what}; {self.advice}"

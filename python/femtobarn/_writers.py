@@ -298,7 +298,7 @@ class ContainerWriter:
         default
             Without `values`, a number or text that all objects have; zero, empty or missing if not given.
         description
-            What the field means, with its unit.
+            The meaning of the field, with its unit.
 
         Raises
         ------

@@ -45,7 +45,7 @@ class Reprocessed:
     Parameters
     ----------
     objects, bytes
-        Objects that were made, and the bytes of these and of what was read.
+        Objects that were made, and the bytes of these and of the objects that were read.
     digests
         Of each block that was reconstructed again: digests of its columns as stored, and as made again.
     """

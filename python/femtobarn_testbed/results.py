@@ -36,7 +36,7 @@ A run of replays has neither clients nor a server, so it has no before, played a
 
 Nor has a run of recalls from tapes; times and bytes are those of the played library::
 
-    libraries     by variant: what is played, see femtobarn_testbed.tape_library.Play
+    libraries     by variant: the simulated library, see femtobarn_testbed.tape_library.Play
     points        for each variant: variant, settings, seconds, mean_wait_seconds; mounts, files, bytes,
                   busy_seconds, mount_seconds, locate_seconds, transfer_seconds, the same of each of `drives`;
                   clients: files, seconds (until the last was there), fair_seconds; estimates of the server,

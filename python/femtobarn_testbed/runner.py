@@ -80,7 +80,7 @@ def run(
     Raises
     ------
     UnavailableError
-        If a client, a server or the command fails; the text says why.
+        If a client, a server or the command fails; the text has the reason.
     """
     if workload.study is not None:
         return _run_study(workload, workload.study, scratch, variants, seed, progress, keep)

@@ -56,7 +56,7 @@ def run_server(what: str, config: Path, text: str, address: str = "127.0.0.1") -
     Parameters
     ----------
     what
-        What is served, for errors.
+        The served folder, for errors.
     config
         The file of its configuration, which is removed at the end.
     text

@@ -9,7 +9,7 @@ Each command is a process of its own, so all state is in an SQLite file; a trans
 Invariants:
 
 1. A tape is in one drive at most, and a drive does one thing after the other.
-2. Files lie on a tape one after the other. A place is written once; what is removed leaves a gap.
+2. Files lie on a tape one after the other. A place is written once; a removed file leaves a gap.
 3. An object is known when its file is there as a whole. Killing a command loses the place and the time that
    it was given, and nothing else.
 

@@ -11,7 +11,7 @@ Imports ``_snapshots``, ``_views``, ``_writers`` and what these import.
 - ``segments``: the resolved validities of one channel as arrays, and their differences.
 - ``event_joins``: events with the conditions at their moments.
 - ``planned_jobs``: events of any containers, in the order of time.
-- ``event_lists``, ``plan_costs``, ``job_plans``: events divided into such jobs, and the reads that this
+- ``event_lists``, ``plan_costs``, ``job_plans``: events divided into planned jobs, and the reads that this
   saves.
 - ``plan_files``: plans as JSON.
 - ``jobs``: the series that a global tag names, resolved once.

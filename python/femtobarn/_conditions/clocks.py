@@ -1,7 +1,7 @@
 """The clocks of series: times and runs as the ``int64`` that are stored, and back.
 
 The clock ``time`` counts nanoseconds since 1970 (UTC). The clock ``run`` has a run number in the upper, and a
-luminosity block in the lower 32 bits. A validity is half-open, so :data:`FOREVER` is no moment itself.
+luminosity block in the lower 32 bits. A validity is half-open, so :data:`FOREVER` is not a moment itself.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class ConditionsFile(Job):
         Raises
         ------
         CorruptError
-            If something is damaged; the text says which series.
+            If the manifest or a series is damaged; the text names the series.
         """
         check_progress(progress, "done, total")
         for done, facts in enumerate(self._manifest.series, 1):

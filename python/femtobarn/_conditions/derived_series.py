@@ -87,7 +87,7 @@ def _around_gaps(changes: Differences, derived: Segments) -> tuple[list[Segments
 
 
 def cut(writer: SeriesWriter, channel: int, since: int, until: int) -> None:
-    """Make a gap. What was valid after it is put again, where it was not hidden."""
+    """Make a gap. Conditions that were valid after it are put again, unless they were hidden."""
     stored = writer.series()
     if writer.overlap == "open":
         # Conditions that newer ones hide are not valid any more.

@@ -71,7 +71,7 @@ class Conditions:
         return Job(self.federation, open_job(self.federation._handle, global_tag, csn))
 
     def reopen(self, proof: Mapping[str, Any]) -> Job:
-        """Return the job that reads what another one has read: that of a :meth:`Job.proof`.
+        """Return a job that reads the same versions as another one, from its :meth:`Job.proof`.
 
         Raises
         ------
@@ -203,7 +203,7 @@ class Conditions:
         csn: int | None = None,
         message: str = "",
     ) -> dict[str, Any]:
-        """Change a global tag, and return it as :meth:`tag` does. What is not given stays as it is.
+        """Change a global tag, and return it as :meth:`tag` does. All other properties stay.
 
         Parameters
         ----------
@@ -350,7 +350,7 @@ class Conditions:
     def reduce(
         self, reductions: Reduction | Iterable[Reduction], *, since: Any = None, until: Any = None
     ) -> list[Reduced]:
-        """Derive series from raw ones, and put only what differs from what was derived before.
+        """Derive series from raw ones, and put only conditions that differ from those derived before.
 
         Parameters
         ----------

@@ -139,7 +139,7 @@ class Job(Mapping[str, Series]):
         events_per_job: int | None = None,
         channel: Any = None,
     ) -> JobPlan:
-        """Divide events of many containers among jobs in the order of time, and count what that saves.
+        """Divide events of many containers among jobs in the order of time, and count the saved reads.
 
         Each job needs the conditions of a short time only, wherever its events lie. All jobs have the same
         number of events, or one more.
@@ -199,7 +199,7 @@ class Job(Mapping[str, Series]):
         until_run: Any = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Write what this job reads to a file, with which jobs run without the federation.
+        """Write the conditions that this job reads to a file, with which jobs run without the federation.
 
         It is a sealed ROOT file with one RNTuple for each series; :func:`femtobarn.open_conditions` opens it.
 
@@ -253,7 +253,7 @@ class Job(Mapping[str, Series]):
         moments: Moments | Mapping[str, Moments],
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Write what some events need to a file: the smallest with which they can be processed.
+        """Write the conditions that some events need to the smallest file with which they can be processed.
 
         The file knows the answers around the moments of the events, for all channels, and no others.
 
@@ -289,7 +289,7 @@ class Job(Mapping[str, Series]):
         write_job_file(self, path, events, series, moments, progress)
 
     def proof(self) -> dict[str, Any]:
-        """Return a proof of what was read: the versions of all series that this job has looked at.
+        """Return a proof of the conditions that were read: the versions of all series that this job has used.
 
         It can be stored as JSON beside the results. :meth:`Conditions.reopen` opens the same job again.
 

@@ -106,7 +106,7 @@ def read_manifest(view: View, file: str) -> tuple[Manifest, str]:
     Raises
     ------
     CorruptError
-        If the manifest is not what was written.
+        If the manifest does not have its hash.
     UnsupportedError
         If a newer release wrote the file.
     """

@@ -172,7 +172,7 @@ class MqttSource:
         self._unacknowledged = []
 
     def close(self) -> None:
-        """Disconnect. The broker keeps what comes from now on, for the next recorder of the same name."""
+        """Disconnect. The broker keeps later messages for the next recorder of the same name."""
         self._client.disconnect()
         self._client.loop_stop()
 

@@ -27,7 +27,7 @@ BINARY = "application/octet-stream"
 """The media type of bytes of which nothing is known."""
 
 ELSEWHERE = "message/external-body"
-"""The media type of payloads whose bytes are not in the federation; their name says where they are."""
+"""The media type of payloads whose bytes are not in the federation; their name is the place of the bytes."""
 
 
 @persistent

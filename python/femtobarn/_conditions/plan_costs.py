@@ -73,7 +73,7 @@ def costs_of_jobs(
     series: Iterable[Series],
     channels: Sequence[int] | None,
 ) -> PlanCosts:
-    """Count what jobs read.
+    """Count the reads of jobs.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def _clusters_of_events(listed: EventList) -> tuple[Values, int]:
 def _costs_of_series(
     series: Series, channels: Sequence[int] | None, moments: Values, jobs: Values, job_count: int
 ) -> SeriesCosts:
-    """Count what jobs need of a series, from the moments of all events, ascending, and their jobs."""
+    """Count the conditions of a series that jobs need, by the moments (ascending) and jobs of all events."""
     if not len(moments):
         return SeriesCosts(0, 0)
     since, until = int(moments[0]), min(int(moments[-1]) + 1, FOREVER)

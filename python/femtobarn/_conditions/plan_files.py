@@ -80,7 +80,7 @@ def load_plan(path: str | os.PathLike[str], federation: Federation) -> JobPlan:
     NotFoundError
         If the file does not exist.
     InvalidError
-        If the file is no plan, or one for another federation.
+        If the file is not a plan, or is one for another federation.
     """
     try:
         facts = json.loads(Path(path).read_bytes())

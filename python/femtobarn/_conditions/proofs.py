@@ -23,7 +23,7 @@ FORMAT_VERSION = 1
 
 
 def proof_of(job: Job, series: list[Series]) -> dict[str, Any]:
-    """Return what some series of a job are, as JSON can have it."""
+    """Return the versions of some series of a job, as JSON."""
     tag = job.global_tag
     proof = {
         "format_version": FORMAT_VERSION,
@@ -54,7 +54,7 @@ def check_proof(proof: Mapping[str, Any], federation_uuid: str) -> None:
 
 
 def verify_job(job: Job, proof: Mapping[str, Any]) -> None:
-    """Refuse a job that would read anything else than a proof says."""
+    """Refuse a job that would read other versions than those of a proof."""
     for path, version in proof["series"].items():
         found = job[path].version_name
         if found != version:

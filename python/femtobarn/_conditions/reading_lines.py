@@ -130,7 +130,7 @@ def rows_to_readings(rows: Sequence[Any], numbers: Sequence[int], form: ReadingF
 
 
 def messages_to_readings(rows: Sequence[Any], numbers: Sequence[int], form: ReadingForm) -> Result:
-    """Return the readings of messages, from :func:`row_of_message`; a None is a payload that is no JSON."""
+    """Return the readings of messages, from :func:`row_of_message`; a None is a payload that is not JSON."""
     problems = [
         Problem(number, "its payload is neither a number nor a JSON object")
         for number, row in zip(numbers, rows, strict=True)

@@ -44,10 +44,10 @@ class Source(Protocol):
         """Wait for more; return whether there is something to read, or the end."""
 
     def first_row(self) -> dict[str, Any] | None:
-        """Return a row of what came, from which the class of a new series follows."""
+        """Return one of the rows that arrived, from which the class of a new series follows."""
 
     def read(self, form: ReadingForm | None) -> Result | None:
-        """Return what came; None at the end. Without a form, more is read, and all kept for the next call."""
+        """Return the rows that arrived, None at the end. Without a form, keep all rows for the next call."""
 
     def committed(self) -> None:
         """Learn that everything that was read is durable."""
@@ -90,7 +90,7 @@ class LineSource:
         return readings, problems
 
     def committed(self) -> None:
-        """Do nothing: the writer of a pipe does not learn what became of its lines."""
+        """Do nothing: the writer of a pipe does not learn the fate of its lines."""
 
     def _taken_problems(self) -> list[Problem]:
         problems, self._problems = self._problems, []

@@ -67,7 +67,7 @@ class RawField:
         Raises
         ------
         InvalidError
-            If the class has several fields, and none is given; or the field is no number.
+            If the class has several fields, and none is given; or the field is not a number.
         """
         fields = series.definition.record.by_name
         name = self.field or (next(iter(fields)) if len(fields) == 1 else "value")

@@ -101,7 +101,7 @@ class Series:
         required: bool = False,
         library: str = "ak",
     ) -> Any:
-        """Return what was valid at a moment, or at many.
+        """Return the conditions that were valid at a moment, or at many.
 
         Parameters
         ----------

@@ -97,7 +97,7 @@ class CrestSource:
         return found
 
     def _mapping(self, name: str) -> list[Any]:
-        """Return the entries of a global tag; a server says that one without entries does not exist."""
+        """Return the entries of a global tag; a server reports a tag without entries as missing."""
         try:
             return json_at(self.location, f"globaltagmaps/{name}").get("resources") or []
         except NotFoundError:

@@ -33,7 +33,7 @@ def opened(source: str, format: Format | None, options: Options) -> Iterator[Sou
     Raises
     ------
     InvalidError
-        If the format is not given and cannot be told from the source.
+        If the format is not given and cannot be recognised from the source.
     """
     if urllib.parse.urlsplit(source).scheme in ("http", "https"):
         yield _server(source, format, options)

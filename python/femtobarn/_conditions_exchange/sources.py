@@ -41,7 +41,7 @@ class Options:
     payloads: str | None = None
     """The folder or the address of the payloads."""
     snapshot: str | None = None
-    """A time: ignore what was inserted into the source later."""
+    """A time: rows that were inserted into the source later are ignored."""
     clock: Literal["time", "run"] | None = None
     overlap: Literal["newest", "open", "refuse"] | None = None
     end: Literal["inclusive", "exclusive"] | None = None
@@ -119,7 +119,7 @@ class Source(Protocol):
 
 
 def container_name(tag: str) -> str:
-    """Return the name of a container for a tag: what names must not contain becomes ``_``.
+    """Return the name of a container for a tag: characters that names must not contain become ``_``.
 
     Examples
     --------

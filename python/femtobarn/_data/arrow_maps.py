@@ -17,7 +17,7 @@ def with_maps(table: Any, record: Record) -> Any:
     table
         A table of pyarrow that awkward made: a dictionary is a list of records ``_0`` and ``_1``.
     record
-        The class, with the fields in the order of the columns. Dictionaries in variants stay what they are.
+        The class, with the fields in the order of the columns. Dictionaries in variants stay dictionaries.
     """
     for position, field in enumerate(record.fields):
         if _has_maps(field.type):

@@ -83,7 +83,7 @@ def layout_of(data: Any, node: Node) -> ak.contents.Content:
     data
         An array, or a list of Python objects.
     node
-        The type that the values should have; it says how Python objects are converted.
+        The type that the values should have; Python objects are converted to it.
 
     Raises
     ------

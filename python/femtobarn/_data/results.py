@@ -123,7 +123,7 @@ def layout_of(tree: Tree, node: Node | None) -> ak.contents.Content:
 
 
 def numbers_of(tree: Tree, node: Node | None) -> Any:
-    """Return a column of numbers as a NumPy array: times as such, all else as it is stored."""
+    """Return a column of numbers as a NumPy array: times as times, all other values as they are stored."""
     numbers = np.frombuffer(tree[2], DTYPES[tree[1]])
     meaning = node.meaning if isinstance(node, Primitive) else None
     if meaning is None or meaning.kind not in TIMES:

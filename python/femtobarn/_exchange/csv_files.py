@@ -152,7 +152,7 @@ class _Reader:
             self._refuse_open_quote()
 
     def _names(self) -> list[str]:
-        """Return the names of the columns, and find out what separates them if it is not as expected."""
+        """Return the names of the columns, and determine their separator if it is not the expected one."""
         for line, names in self._rows():
             if len(names) == 1 and any(mark in names[0] for mark in DELIMITERS):
                 self._delimiter = max(DELIMITERS, key=names[0].count)
@@ -176,7 +176,7 @@ class _Reader:
             yield from ((rows.line_num, row) for row in rows if row)
 
     def _refuse_open_quote(self) -> None:
-        """Refuse a quote that is not closed, or behind whose end a value goes on.
+        """Refuse a quote that is not closed, or after whose end a value continues.
 
         Quotes inside values that are not in quotes, such as in 5", are none of these.
         """
@@ -214,7 +214,7 @@ class _Reader:
 
 @contextmanager
 def _values_of_any_length() -> Iterator[None]:
-    """Let Python's reader take values of more than 128 KiB, such as what follows an open quote."""
+    """Let Python's reader take values of more than 128 KiB, such as the text after an open quote."""
     before = csv.field_size_limit(2**31 - 1)
     try:
         yield

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["FileOptions", "import_file"]
 
 RUNS = "runs"
-"""Container of what files say once; the name of that of the events precedes it, if the user gives one."""
+"""Container of data that a file has only once; a name that the user gives for the events precedes it."""
 
 
 @dataclass(frozen=True)

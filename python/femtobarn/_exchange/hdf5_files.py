@@ -129,7 +129,7 @@ class _Tables:
                 }
 
     def chosen(self, name: str | None) -> tuple[str, list[Column], dict[str, str]]:
-        """Return the name of the table that is asked for, its columns, and what else is in its group."""
+        """Return the name of the requested table, its columns, and the other members of its group."""
         if name is None:
             if len(self._columns) != 1:
                 raise InvalidError(self._several() if self._columns else f"{self._path} has no tables")

@@ -115,7 +115,7 @@ def open_hepmc(path: Path) -> Iterator[FileSource]:
     Raises
     ------
     CorruptError
-        If the file is not a HepMC file, is damaged, or has no end; the text says after how many events.
+        If the file is not a HepMC file, is damaged, or has no end; the text has the number of good events.
     UnsupportedError
         If pyhepmc is not installed.
     """

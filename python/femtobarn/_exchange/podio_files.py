@@ -30,7 +30,7 @@ from .exports import Exported
 __all__ = ["METADATA", "PodioLayout", "PodioMetadata"]
 
 METADATA = "podio_metadata"
-"""Name of the RNTuple, and of the container, with what podio keeps about events."""
+"""Name of the RNTuple, and of the container, with podio's data about events."""
 
 COLLECTIONS = "___CollectionTypeInfo"
 """End of the name of the field with the collections of a category."""
@@ -106,7 +106,7 @@ class PodioMetadata:
 
     @classmethod
     def of(cls, rows: Iterable[tuple[str, Mapping[str, Any]]]) -> PodioMetadata:
-        """Return what entries of containers say together.
+        """Return the merged metadata of the entries of containers.
 
         Parameters
         ----------

@@ -39,7 +39,7 @@ class TextStream:
 
 @contextmanager
 def text_stream(path: Path) -> Iterator[TextStream]:
-    """Open a file, whatever its name says about its compression.
+    """Open a file; its first bytes decide whether it is compressed, not its name.
 
     Raises
     ------

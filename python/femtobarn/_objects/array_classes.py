@@ -91,7 +91,7 @@ def _of_vectors(names: Mapping[str, list[str]]) -> Iterator[tuple[Any, Any]]:
 
 
 def _call(key: Any, *arguments: Any, **named: Any) -> Any:
-    """Do what vector does for a key of its behaviours."""
+    """Call the function that vector has for a key of its behaviours."""
     return _backend().behavior[key](*arguments, **named)
 
 

@@ -59,7 +59,7 @@ class _Members:
             _set(self, name, value)
 
     def _unchanging(self, name: str) -> str:
-        """Return the error text for setting an attribute, with what to do instead."""
+        """Return the error text for setting an attribute, with the remedy."""
         raise NotImplementedError
 
     def __getattr__(self, name: str) -> Any:

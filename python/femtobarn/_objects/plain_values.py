@@ -61,7 +61,7 @@ def plain_value(value: Any, node: Node | None = None) -> Any:
 
 
 def _meant_items(value: Any, node: Node | None) -> Any:
-    """Return what awkward has made of an array, with what its values stand for."""
+    """Return the plain values that awkward has made of an array, with their meanings."""
     if value is None or node is None:
         return value
     meaning = getattr(node, "meaning", None)

@@ -93,7 +93,7 @@ def check_components(cls: type[Any]) -> None:
     Raises
     ------
     InvalidError
-        If they are no vector, or more than one.
+        If they are not a vector, or more than one.
     """
     if not issubclass(cls, vector):
         return

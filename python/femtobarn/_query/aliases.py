@@ -67,7 +67,7 @@ def aliases_of(texts: Mapping[str, str], definition: Definition) -> dict[str, Ar
 
 
 def with_aliases(condition: str, aliases: Aliases) -> str:
-    """Return a condition with what aliases stand for in their places; a malformed one stays as it is."""
+    """Return a condition with aliases replaced by their expressions; a malformed one stays as it is."""
     if not aliases:
         return condition
     try:

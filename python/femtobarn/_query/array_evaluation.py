@@ -255,7 +255,7 @@ def are_known(value: Any) -> bool:
 
 
 def compared(sign: Callable[..., Any], left: Any, right: Any) -> Any:
-    """Compare values, which may be texts; of what nothing is known, the result is unknown."""
+    """Compare values, which may be texts; for unknown values the result is unknown."""
     left, right = aligned(left, right)
     if not are_texts(left) and not are_texts(right):
         return sign(left, right)

@@ -36,7 +36,7 @@ def with_known(text: str, name: str, value: str) -> str | bool:
 
 
 class _Known(ast.NodeTransformer):
-    """Puts a value for a name, and computes what depends on nothing else."""
+    """Replaces a name by a value, and computes expressions that depend on nothing else."""
 
     def __init__(self, name: str, value: str) -> None:
         self._name = name

@@ -94,11 +94,11 @@ FOREIGN_OPERATORS = (
     (r"!(?!=)", "write not"),
     (r"(?<![=<>!])=(?!=)", "compare with =="),
 )
-"""Operators of other languages, and what to write instead."""
+"""Operators of other languages, and their replacements."""
 
 
 def foreign_operator(text: str) -> str | None:
-    """Return what to write instead of an operator of another language in a text, if it has one."""
+    """Return the replacement for an operator of another language in a text, if it has one."""
     for sign, advice in FOREIGN_OPERATORS:
         found = re.search(sign, text)
         if found is not None:

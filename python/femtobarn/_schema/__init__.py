@@ -1,6 +1,6 @@
 """Classes, and the types of their fields. Imports only errors.
 
-- ``meanings``: what stored values stand for in Python, such as times; ``leaf_types``: types of single values.
+- ``meanings``: meanings of stored values in Python, such as times; ``leaf_types``: types of single values.
 - ``types``: types of fields, class definitions, and both as the catalogue's JSON.
 - ``references``: links by indices to elements of the same object.
 - ``names``: names of fields made from names in files.

@@ -245,7 +245,7 @@ def node_of(annotation: Any, scope: Mapping[str, Any], where: str) -> Node:
     Raises
     ------
     InvalidError
-        If values of this type cannot be stored; the text says what to use instead.
+        If values of this type cannot be stored; the text names the type to use instead.
     NameError
         If a forward reference names something that is not defined yet.
     """

@@ -53,7 +53,7 @@ def field(
     default_factory
         Function that returns the default; needed for lists and records.
     description
-        What the field means, with its unit.
+        The meaning of the field, with its unit.
     was
         Name of the field in the previous version, if it was renamed.
 

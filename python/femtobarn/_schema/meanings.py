@@ -1,7 +1,7 @@
 """The meanings of stored numbers, texts and lists in Python: times, enumerations, paths, sets, elements.
 
 ROOT has no such types, or only with a dictionary of the class, so values are stored as numbers, texts and
-lists that every reader knows, and the class says what they mean.
+lists that every reader knows, and the class states their meaning.
 
 ==============  ==========================================================  ==================================
 kind            stored as                                                   in arrays
@@ -118,7 +118,7 @@ class Meaning:
 
     @property
     def is_element(self) -> bool:
-        """Whether values are indices in a collection, which are read as such."""
+        """Whether values are indices in a collection, which are read as integers."""
         return self.kind == ELEMENT
 
     @cached_property

@@ -345,7 +345,7 @@ def innermost(node: Node) -> Node:
 
 
 def stored_type(node: Node) -> Node:
-    """Return a type without what its values mean: that of the values as they are stored.
+    """Return a type without the meaning of its values: the type of the stored values.
 
     An index in a collection is read as it is stored, so that it stays one.
     """

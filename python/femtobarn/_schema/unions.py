@@ -153,7 +153,7 @@ def _wider(ours: Node, theirs: Node) -> Node | None:
 
 
 def _common(elements: Sequence[Meaning]) -> Meaning | None:
-    """Return what indices mean in both of two classes: elements of one collection, or of one by its key."""
+    """Return the meaning of indices in both classes: elements of one collection, or of one by its key."""
     ours, theirs = elements
     if ours.name != theirs.name or bool(ours.members) != bool(theirs.members):
         return None

@@ -141,7 +141,7 @@ class Collection(Summaries):
     def find(self, /, **values: Any) -> Object:
         """Return the first object with the given values of fields; see :meth:`View.find`.
 
-        A value of :attr:`source` names a container. Containers without one of the fields have no such object.
+        A value of :attr:`source` names a container. Containers without one of the fields do not match.
 
         Raises
         ------

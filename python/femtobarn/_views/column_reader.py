@@ -189,7 +189,7 @@ class ColumnReader:
         return known
 
     def explain(self, expressions: Expressions = None, where: Where = None) -> Explanation:
-        """Tell what :meth:`View.arrays` would read, without reading it.
+        """Return the reads that :meth:`View.arrays` would make, without making them.
 
         The fields that a function as the condition uses are unknown before it runs.
 

@@ -227,7 +227,7 @@ class Columns(ColumnReader):
         cut: Where = None,
         progress: ProgressOption = None,
     ) -> int:
-        """Export what :meth:`arrays` would return to a file of another format; return how many objects.
+        """Export the data of :meth:`arrays` to a file of another format; return the number of objects.
 
         Parameters
         ----------
@@ -289,7 +289,7 @@ class Columns(ColumnReader):
         where: Where = None,
         **options: Any,
     ) -> int:
-        """Write what :meth:`arrays` would return to a Parquet file, batch by batch.
+        """Write the data of :meth:`arrays` to a Parquet file, batch by batch.
 
         It is :meth:`export` with ``format="parquet"``, and has its other parameters.
 
@@ -314,7 +314,7 @@ class Columns(ColumnReader):
         where: Where = None,
         **options: Any,
     ) -> int:
-        """Write what :meth:`arrays` would return to a ROOT file with an RNTuple; see :meth:`to_parquet`."""
+        """Write the data of :meth:`arrays` to a ROOT file with an RNTuple; see :meth:`to_parquet`."""
         return self.export(path, expressions, where, format="root", **options)
 
     def _exported(self, request: Request, part: range, step_size: int | str = "64 MB") -> exports.Exported:
@@ -341,7 +341,7 @@ class Columns(ColumnReader):
         filter_name: Expressions = None,
         cut: Where = None,
     ) -> ArrowStream:
-        """Return what :meth:`arrays` would return as a stream that programs with Arrow read batch by batch.
+        """Return the data of :meth:`arrays` as a stream that programs with Arrow read batch by batch.
 
         Polars, DuckDB, DataFusion, pandas, pyarrow and other libraries accept it as a table, and whole views,
         too: ``polars.DataFrame(view)``, or in a query of DuckDB the name of the variable. The parameters are

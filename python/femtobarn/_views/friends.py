@@ -37,7 +37,7 @@ __all__ = ["FriendView", "check_friend", "fields_of_friends", "with_friends"]
 
 
 class FriendHandle:
-    """A container with friends: what views use of the extension module's `ViewHandle`.
+    """A container with friends: the methods of the extension module's `ViewHandle` that views use.
 
     Entries, deletions, indexes and objects are those of the partner. The fields of a friend are members of a
     record of its name.

@@ -100,7 +100,7 @@ def _together(ours: ak.Array, theirs: ak.Array, name: str, other_name: str) -> a
 
 
 def _kind(node: Node) -> str:
-    """Return what values are compared as."""
+    """Return the type in which values are compared."""
     node = required(node)
     if isinstance(node, Primitive) and (node.meaning is None or node.meaning.is_element):
         return "real" if node.dtype.kind == "f" else "integer"

@@ -47,7 +47,7 @@ class ObjectValues(Summaries):
         return LinkRef(oid, self.snapshot)
 
     def _linked(self, owner: Object, name: str) -> Any:
-        """Return what an attribute of an object leads to that is neither a field nor one of its class."""
+        """Return the target of an attribute that is neither a field nor one of the object's class."""
         if self._collections is None:
             raise AttributeError(self._no_field(name))
         return self._collections.linked(owner, name)

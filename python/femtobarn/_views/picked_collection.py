@@ -39,7 +39,7 @@ class PickedCollection(Collection):
         return PickedCollection, (self._as_collection(), self._picked)
 
     def explain(self, expressions: Any = None, where: Where = None) -> Explanation:
-        """Tell what :meth:`arrays` would read of all containers."""
+        """Return the reads that :meth:`arrays` would make of all containers."""
         return self._by_container(self._picked)[0].explain(expressions, where)
 
     def find_all(self, /, **values: Any) -> list[Object]:

@@ -80,11 +80,11 @@ class Request:
         return cls(Projection.of(paths, definition), selection, library, computed, kept, tuple(order))
 
     def result(self, array: ak.Array) -> Any:
-        """Return what was read as data of the library that was asked for."""
+        """Return the data that were read in the form of the requested library."""
         return as_library(*self.typed(array), self.made_for)
 
     def typed(self, array: ak.Array) -> tuple[ak.Array, Record]:
-        """Return what was read with the computed columns, and its type."""
+        """Return the data that were read with the computed columns, and their type."""
         if not self.computed:
             return array, self.projection.record
         fields = dict(zip(array.fields, ak.unzip(array), strict=True)) if self.kept.fields else {}

@@ -35,7 +35,7 @@ PROBED_OBJECTS = 1000
 
 
 class Summaries(Columns):
-    """A container as of a snapshot, with what people look at first."""
+    """A container as of a snapshot, with the methods for a first look."""
 
     def __getitem__(self, index: Any) -> Any:
         raise NotImplementedError
@@ -192,7 +192,7 @@ class Summaries(Columns):
         *,
         aliases: Mapping[str, str] | None = None,
     ) -> Description:
-        """Return how many values each field has, between what limits, their mean and standard deviation.
+        """Return the number of values of each field, their limits, mean and standard deviation.
 
         Values in lists are counted one by one. Records and links are not described, but their members are.
 

@@ -53,7 +53,7 @@ def _diff(options: argparse.Namespace) -> None:
 
 
 def _differences_within(options: argparse.Namespace, before: Job, after: Job) -> list[Difference]:
-    """Return what differs in a range, which the series of each clock read in their own way."""
+    """Return the differences in a range, which the series of each clock read in their own way."""
     listed = before._listed(), after._listed()
     by_clock: dict[str, list[str]] = {}
     for path in options.series or sorted(listed[0].keys() | listed[1].keys()):

@@ -89,7 +89,7 @@ def _contents(databases: list[dict[str, Any]]) -> str:
 
 
 def _commands(folder: str) -> dict[str, str]:
-    """Commands to try, and what each shows."""
+    """Commands to try, and the output of each."""
     place, tags = shlex.quote(folder), "run1-prompt/tags"
     return {
         f"femtobarn ls {place}": "all containers",

@@ -85,7 +85,7 @@ def _facts(done: Imported) -> dict[str, Any]:
 
 
 def report(done: list[dict[str, Any]]) -> str:
-    """Return what was imported as text, with what was left out and the links that were made."""
+    """Return the imported containers as text, with the parts left out and the links made."""
     lines = []
     for number, row in enumerate(done):
         lines.append(f"imported {row['entries']:,} objects of class {row['class']} into {row['container']}")

@@ -165,7 +165,7 @@ def _signals() -> int:
 
 
 def _reload(server: _serving.Server) -> None:
-    """Reload the configuration; what fails is logged, and reported on standard error."""
+    """Reload the configuration; failures are logged, and reported on standard error."""
     try:
         server.reload()
     except (FemtobarnError, OSError) as error:

@@ -20,7 +20,7 @@ ROWS = 12
 """Most rows of each table."""
 
 LEAVING_SECONDS = 120.0
-"""Most seconds in which a server reads the folders of its caches, perhaps for somebody else first."""
+"""Most seconds in which a server reads the folders of its caches, perhaps for another client first."""
 
 FIRST_SECONDS = 1.0
 """Most seconds before the first display: rates need a status from before."""

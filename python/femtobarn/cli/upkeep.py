@@ -83,7 +83,7 @@ def _container_row(container: dict[str, Any]) -> list[str]:
 
 
 def what(options: argparse.Namespace) -> None:
-    """Print what files are: databases, with their federation and commits, or other ROOT files."""
+    """Print the kinds of files: databases, with their federation and commits, or other ROOT files."""
     facts = [_recovery.identify(path) for path in options.files]
     emit(options, facts, "\n".join(line for fact in facts for line in _file_lines(fact)))
 

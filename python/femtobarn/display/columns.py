@@ -64,7 +64,7 @@ class Columns:
     def __init__(self, items: ak.Array, node: Record) -> None:
         self.count = len(items)
         self.leaves: dict[str, tuple[Node, ak.Array]] = dict(_leaves(items, node))
-        """Type and values of each member that is no record, by its dotted name."""
+        """Type and values of each member that is not a record, by its dotted name."""
         self.numbers = _LazyNumbers(
             {path: values for path, (leaf, values) in self.leaves.items() if _is_number(leaf)}
         )

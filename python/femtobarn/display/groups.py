@@ -174,7 +174,7 @@ def groups_of(stored: Stored) -> tuple[list[Group], dict[str, int]]:
 
 
 def _field_strength(stored: Stored) -> float | None:
-    """Return the magnetic field that an event of EDM4hep says (T), or None."""
+    """Return the magnetic field of an event of EDM4hep (T), or None if it has none."""
     if "magFieldBz" not in stored.record.by_name:
         return None
     values = ak.to_list(ak.flatten(stored.row["magFieldBz"], axis=None))

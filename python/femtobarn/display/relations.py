@@ -82,7 +82,7 @@ def _links(group: Group, targets: Targets) -> Iterator[tuple[str, int, Pairs]]:
 
 
 def _indices(group: Group, targets: Targets) -> Iterator[tuple[str, int, Pairs]]:
-    """Yield what indices of a collection refer to."""
+    """Yield the targets of the indices of a collection."""
     named = {} if group.rule is None else dict(group.rule.indices)
     for name, (node, values) in group.columns.leaves.items():
         inner = innermost(node)

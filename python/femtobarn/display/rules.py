@@ -43,11 +43,11 @@ class Rule:
     colour
         As in ``"#ffcf56"``.
     shown
-        Whether items are drawn before somebody asks for them.
+        Whether items are drawn before the user asks for them.
     unit
         Metres in a unit of their lengths.
     field
-        Field that bends tracks whose curvature is not stored (T), unless an object says its own.
+        Field that bends tracks whose curvature is not stored (T), unless an object states its own.
     radius
         Radius of cones in pseudorapidity and azimuth.
     indices
@@ -59,7 +59,7 @@ class Rule:
     Raises
     ------
     InvalidError
-        If there is no such form, or `names` is no regular expression.
+        If there is no such form, or `names` is not a regular expression.
 
     Examples
     --------

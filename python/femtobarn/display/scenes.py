@@ -41,7 +41,7 @@ DECIMALS = 5
 
 
 def scene_of(found: Object, *, referrers: bool = False) -> dict[str, Any]:
-    """Return the scene of an object and of what its links lead to.
+    """Return the scene of an object and of the objects that its links lead to.
 
     Parameters
     ----------

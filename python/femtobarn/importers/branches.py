@@ -44,7 +44,7 @@ class Leaf:
     number
         Identifies the leaf, because names of branches may be equal.
     presumed
-        Whether only the name says that it is a member of a collection: the lengths of all members have to
+        Whether only the name marks it as a member of a collection: the lengths of all members have to
         agree.
     name
         Name of the branch in its file, including the branches that it is a child of.

@@ -105,7 +105,7 @@ def atlas_keys(names: Mapping[str, str]) -> dict[int, str]:
 
 
 def _table() -> tuple[int, ...]:
-    """Return what each byte adds to the redundancy check."""
+    """Return the contribution of each byte to the redundancy check."""
     table = []
     for byte in range(256):
         for _ in range(8):

@@ -68,7 +68,7 @@ class CrossReferences:
 def with_references(
     fields: list[Field], sample: Callable[[Leaf], Column], tables: KeyTables
 ) -> tuple[list[Field], CrossReferences]:
-    """Return the fields with what their indices mean.
+    """Return the fields with the meanings of their indices.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class _Finder:
         return _element(type_, target)
 
     def _indexed(self, type_: str, made: Field, path: tuple[str, ...]) -> Type:
-        """Return the type of an integer whose name says that it is an index."""
+        """Return the type of an integer whose name marks it as an index."""
         shown, name = ".".join((made.name, *path)), path[-1] if path else made.name
         collection, reason = self._collection_of(made.name, name)
         if collection and path and made.shape != "collection":

@@ -22,7 +22,7 @@ _PRIMITIVES = {
 
 
 class Unrepresentable(Exception):
-    """A branch has values that no type of a field can hold; the text says which."""
+    """A branch has values that no type of a field can hold; the text names the type."""
 
 
 def normalise(layout: ak.contents.Content, label: str) -> tuple[Type, ak.contents.Content]:

@@ -26,9 +26,9 @@ class Report:
     pictures
         Pictures in the order of the page.
     conditions, timelines
-        What the run did with conditions, and pictures of it.
+        The use of conditions in the run, and pictures of it.
     storage, movements
-        What the run did with an object store, and the steps of a database there and back.
+        The use of an object store in the run, and the steps of a database there and back.
     notes
         Remarks on the meaning of the numbers.
     """

@@ -86,9 +86,9 @@ class Movement:
     Parameters
     ----------
     name
-        What happened to it.
+        The operation.
     state
-        Where it is then, as `Federation.where` says.
+        Its place after that, as `Federation.where` reports it.
     bytes, seconds
         Bytes that were moved, and elapsed time.
     """

@@ -65,7 +65,7 @@ def read_trace(path: Path) -> Trace:
     NotFoundError
         If the file does not exist.
     InvalidError
-        If it is not such a file, or has no access; the text names the line.
+        If the file is not a trace, or has no access; the text names the line.
     """
     names: dict[str, int] = {}
     sizes: list[int] = []

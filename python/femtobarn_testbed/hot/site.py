@@ -3,7 +3,7 @@
 Invariants:
 
 1. Each server but the redirector has one played disk, and all these disks are alike.
-2. The files are sealed databases, which nobody changes: complete ROOT files with one container.
+2. The files are sealed databases, which never change: complete ROOT files with one container.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ def fair_seconds(wanted: Sequence[float], seconds: float) -> list[float]:
     Parameters
     ----------
     wanted
-        What each client wants, all from the beginning.
+        The files that each client requests, all from the beginning.
     seconds
         When all of them have everything. This gives the rate, which is taken to be constant.
 

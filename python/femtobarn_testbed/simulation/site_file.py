@@ -1,6 +1,6 @@
 """The description of a site: a TOML file with its machines, clients, times of work and scenarios.
 
-Every number has a default only where it is no property of the site. docs/planning.md explains the keys.
+A number has a default only if it is not a property of the site. docs/planning.md explains the keys.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Invariants:
 4. A simulated client stands for many. Stations that exist once receive the requests of the others as
    *copies*: Poisson arrivals with the rate of the simulated requests, times the number of copies. Their
    durations are drawn from those of simulated requests. Copies are served and counted like others, but
-   nobody waits for them.
+   no client waits for them.
 """
 
 from __future__ import annotations

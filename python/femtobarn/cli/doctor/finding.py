@@ -19,7 +19,7 @@ class Finding:
     subject: str
     fact: str
     remedy: str = ""
-    """What the user should do; empty if nothing."""
+    """The remedy; empty if none is needed."""
     kind: str | None = None
     """Of something wrong: the kind of the error that it causes, which is also that of the exit code."""
 
@@ -44,5 +44,5 @@ def wrong(kind: str, subject: str, fact: str, remedy: str) -> Finding:
 
 
 def refused(subject: str, error: FemtobarnError, remedy: str = "") -> Finding:
-    """Return an error of the library as a finding. Its text mostly says itself what to do."""
+    """Return an error of the library as a finding. Its text mostly has the remedy."""
     return wrong(error.kind, subject, str(error), remedy)

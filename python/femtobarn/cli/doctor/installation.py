@@ -36,7 +36,7 @@ EXTRAS = {
     "mqtt": "recording from MQTT",
     "plan": "simulated sites",
 }
-"""The extras for users, and what each is for; the other ones are for developers."""
+"""The extras for users, and their purposes; all other extras are for developers."""
 
 OPEN_FILES_LOW = 1024
 """A process that works with many databases keeps some 300 files open, a transaction two for each database."""

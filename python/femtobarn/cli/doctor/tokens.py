@@ -38,7 +38,7 @@ def look_at_token(is_secure: bool) -> Iterator[Finding]:
 
 
 def _end_of(token: str) -> float | None:
-    """Return when a token ends, in seconds since 1970; None if it is no JSON Web Token that says so."""
+    """Return when a token ends, in seconds since 1970; None if it is not a JSON Web Token with an end."""
     try:
         payload = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
