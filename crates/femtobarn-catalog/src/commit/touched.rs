@@ -1,15 +1,15 @@
-//! What a commit changed, as the one number that its row in PostgreSQL has for that.
+//! The rows that a commit touched, as the one number in the commit's row in PostgreSQL.
 
 use super::Commit;
 use crate::ids::{ContainerId, DatabaseId};
 use crate::locks::TouchedRows;
 
-/// What a commit changed.
+/// The rows that a commit touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommitTouch {
-    /// A container alone, by a new version.
+    /// Only those of a container, which got a new version.
     Container(DatabaseId, ContainerId),
-    /// Rows of these, as far as is known.
+    /// A set that contains them.
     Rows(TouchedRows),
 }
 
@@ -24,8 +24,9 @@ impl CommitTouch {
         }
     }
 
-    /// A number that means the same in all releases. That of one container has the bit of everything else, and not all bits,
-    /// as no set of rows does; so a release that knows only sets takes it for everything.
+    /// The number, which means the same in all releases. The number of one container has the bit
+    /// [`TouchedRows::STRUCTURE`], but not all bits, as no set of rows does; so a release that knows only sets treats
+    /// it as all rows.
     pub(crate) fn number(self) -> i64 {
         let CommitTouch::Container(database, container) = self else { return self.rows().number() };
         let key = u64::from(database.0) << 32 | u64::from(container.0);
@@ -36,7 +37,7 @@ impl CommitTouch {
         }
     }
 
-    /// That of a number which [`number`](Self::number) gave.
+    /// Reads a number that [`number`](Self::number) has returned.
     pub(crate) fn of_number(number: i64) -> Self {
         let rows = TouchedRows::of_number(number);
         if rows == TouchedRows::ALL || !rows.meets(TouchedRows::STRUCTURE) {

@@ -1,11 +1,11 @@
 //! Many small commits in two round trips to PostgreSQL: one for the lock, the newest commit and the state of all containers,
 //! and one that inserts all rows and commits.
 //!
-//! 1. Only commits that give containers new versions, and nothing else, are published so, and only if all of them may be:
-//!    their containers are at the versions that the transactions started from, no two are of one container, and the homes
-//!    of their databases admit them. Else
-//!    nothing is changed, and the caller applies them one by one, which says why one of them is refused.
-//! 2. The transaction has the lock of the catalogue, so what was read is still true when it commits.
+//! 1. Only commits that give containers new versions, and change nothing else, are published in this way, and only if
+//!    all of them may be: their containers are at the versions that the transactions started from, no two are of one
+//!    container, and the homes of their databases admit them. Otherwise nothing is changed, and the caller applies them
+//!    one by one, which gives the reason if one of them is refused.
+//! 2. The transaction has the lock of the catalogue, so the rows that it read are still valid when it commits.
 
 use std::collections::HashSet;
 

@@ -1,12 +1,12 @@
 //! The connection that changes a catalogue in PostgreSQL.
 //!
-//! 1. Every change takes the lock of its catalogue, for its transaction, in a statement of its own. The statements after
-//!    it see all that earlier holders committed: so the newest commit plus 1 is a CSN that nobody else gives out, and CSNs
-//!    become visible in their order.
+//! 1. Every change takes the lock of its catalogue, for its transaction, in a statement of its own. The statements
+//!    after it see all commits of earlier holders: so the newest commit plus 1 is a CSN that no other process gives
+//!    out, and CSNs become visible in their order.
 //! 2. A change is acknowledged when PostgreSQL has committed it, which it does durably.
-//! 3. If the answer to a COMMIT is lost, the catalogue is asked over a new connection, in a transaction that has the lock:
-//!    the lost one has ended, then, and what it committed can be seen. Before that is acknowledged, the synchronous standby
-//!    has it: a server that restarts shows commits that it could not send any more.
+//! 3. If the answer to a COMMIT is lost, the catalogue is asked over a new connection, in a transaction that has the
+//!    lock: then the lost transaction has ended, and its commit can be seen. Before the commit is acknowledged, the
+//!    synchronous standby has it: a server that restarts shows commits that it could not send any more.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(?1)";
 /// Gives a transaction something to commit, which waits, as every commit does, until the synchronous standby has all that
 /// was committed before.
 const MARK: &str = "SELECT pg_logical_emit_message(true, 'femtobarn', ''::text)";
-/// How often a change is tried that others were in the way of, or that lost its connection before its end.
+/// How often a change is tried that other transactions blocked, or that lost its connection before its end.
 const ATTEMPTS: u32 = 5;
 
 /// The writing connection of a process.
@@ -126,7 +126,8 @@ impl PostgresWriter {
                     if attempts < ATTEMPTS
                         && began.elapsed() < BUSY_WAIT
                         && may_succeed_again(&failed.failure) => {}
-                // The server refused a row of one of them, such as for a NUL in its message, which is not for the others.
+                // The server refused a row of one commit, such as for a NUL in its message; this does not concern the
+                // others.
                 Err(failed)
                     if is_together
                         && group.len() > 1
@@ -188,7 +189,7 @@ fn unknown(error: Error, group: &[Commit]) -> Error {
 
 /// Queues the beginning of a transaction and the lock of the catalogue.
 fn begin(sql: &SqlConnection, postgres: &PostgresConnection) -> SqlResult<()> {
-    // Others would see for all statements what the first one saw, before it had the lock.
+    // At other levels all statements would see the state of the first one, before it had the lock.
     postgres.begin("BEGIN ISOLATION LEVEL READ COMMITTED")?;
     sql.prepare_cached(SETTINGS)?.execute_with_next([])?;
     sql.prepare_cached(LOCK)?.execute_with_next([lock_of(postgres.address().schema())])
@@ -223,7 +224,7 @@ pub(super) fn apply_in_savepoint(
 ) -> SqlResult<Result<Csn>> {
     sql.prepare_cached("SAVEPOINT one")?.execute_with_next([])?;
     let release = || sql.prepare_cached("RELEASE one")?.execute([]);
-    // What is queued has succeeded, or not, before the commit has a result.
+    // The outcome of queued statements is known before the commit has a result.
     let applied = apply(sql, path, commit).and_then(|csn| release().map(|_| csn));
     if applied.is_err() {
         let is_lost = matches!(&applied, Err(SqlFailure::Postgres(failure)) if failure.is_lost());

@@ -1,7 +1,8 @@
-//! What look-ups take from the rows that a process knows ([`KnownRows`]), and how it learns which of them still hold: from the
-//! state of SQLite's log, or from what PostgreSQL tells ([`told_changes`](super::told_changes)).
+//! Look-ups in the rows that a process has in memory ([`KnownRows`]). The state of SQLite's log, or the changes that
+//! PostgreSQL reports ([`told_changes`](super::told_changes)), determine which of these rows are still valid.
 //!
-//! A look-up that begins after a commit was acknowledged finds what that wrote, whoever made it.
+//! A look-up that begins after a commit was acknowledged finds the rows of that commit, in whichever process it was
+//! made.
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ use crate::locks::{LogState, RecentChanges};
 use crate::paths::LOCKS_FOLDER;
 
 impl Connections {
-    /// What `find` takes from the rows that this process knows, or else what `look_up` finds in the catalogue,
-    /// which `keep` may add to them if it is of the newest state.
+    /// The result of `find` in the rows that this process knows, or otherwise that of `look_up` in the catalogue, which
+    /// `keep` may add to the known rows if it is of the newest state.
     pub(super) fn recall<T>(
         &self,
         find: impl FnOnce(&KnownRows) -> Option<T>,
@@ -38,7 +39,8 @@ impl Connections {
         Ok(found)
     }
 
-    /// As [`recall`](Self::recall), but what `look_up` finds is not kept, so the newest state is asked for once.
+    /// As [`recall`](Self::recall), but does not keep the result of `look_up`, so it asks for the newest state only
+    /// once.
     pub(super) fn recall_only<T>(
         &self,
         find: impl FnOnce(&KnownRows) -> Option<T>,
@@ -50,7 +52,7 @@ impl Connections {
         }
     }
 
-    /// What `find` takes from the rows that this process knows, if they are those of a state.
+    /// The result of `find` in the rows that this process knows, if they are those of a state.
     fn find_known<T>(
         &self,
         state: Option<LogState>,
@@ -86,7 +88,8 @@ impl Connections {
         is_known.then(|| use_rows(&mut known))
     }
 
-    /// Notes what commits to PostgreSQL are about to write, before it tells of them. From the first on, rows are known.
+    /// Notes the rows that commits are about to write to PostgreSQL, before it reports them. From the first such commit
+    /// on, this process keeps rows.
     pub(super) fn note_own(&self, group: &[Commit], results: &[Result<Csn>]) {
         self.told.begin();
         self.known.lock().note_own(published(group, results));
@@ -104,7 +107,7 @@ impl Connections {
         recent.clone()
     }
 
-    /// The newest state, as of a moment within this call; none if it is not told, or not without waiting.
+    /// The newest state, as of a moment within this call; none if it is not reported, or not without waiting.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if PostgreSQL cannot be reached, which was waited for.
@@ -112,7 +115,7 @@ impl Connections {
         if self.is_postgres() {
             return self.told.together(|| match self.told_state() {
                 Err(error @ Error::Unavailable { .. }) => Err(error),
-                // The look-up tells of others, if they are more than columns that older tables lack.
+                // The look-up reports all other errors, unless only columns are missing that older tables lack.
                 told => Ok(told.ok().flatten()),
             });
         }
@@ -129,7 +132,7 @@ impl Connections {
         if let Some(state) = self.known.lock().take_over(&told) {
             return Ok(Some(state));
         }
-        // What is known is far behind, or was lost there.
+        // The known state is far behind, or PostgreSQL has lost it.
         let newest = self.read(newest_csn)?;
         self.known.lock().begin_anew(newest);
         let told = self.read(|sql| ToldCommits::read(sql, newest))?;

@@ -1,5 +1,5 @@
-//! The role of a catalogue: whether its own users change it, the rows of its leader, or nobody; and whether the
-//! federation uses it, or it is the source or the target of a move.
+//! The role of a catalogue: whether it accepts changes of its own users, only rows of its leader, or none; and whether
+//! the federation uses it, or it is the source or the target of a move.
 
 use super::settings::{set_text, text};
 use crate::error::Error;
@@ -22,17 +22,17 @@ const LEAVING: &str = "leaving";
 /// Another catalogue is used instead.
 const LEFT: &str = "left";
 
-/// Who may change a catalogue.
+/// The changes that a catalogue accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Its own users.
+    /// Those of its own users.
     Leader,
-    /// The rows of another one.
+    /// Only the rows of its leader.
     Follower {
         /// The URL of the leader.
         of: String,
     },
-    /// Nobody: another one leads the federation.
+    /// None: another catalogue leads the federation.
     Succeeded {
         /// The URL of the successor.
         by: String,

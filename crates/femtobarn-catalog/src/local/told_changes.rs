@@ -1,11 +1,12 @@
-//! What PostgreSQL tells of changes: which rows each commit touched, and how many changes there were without a commit.
+//! The changes that PostgreSQL reports: the rows that each commit touched, and changes without a commit.
 //!
-//! 1. A commit's row says what it touched, as the page of recent changes does for SQLite
-//!    ([`RecentChanges`](crate::locks::RecentChanges)); one that says nothing, as of an older release, touched everything.
-//! 2. Each change that is no commit gives a setting a value of its own, in its transaction. It touched everything.
-//! 3. Commits are told with their transactions: a server that lost some, as a standby that was promoted without them, has
-//!    others with their numbers.
-//! 4. Threads that ask at the same time share an answer, which was begun after each of them asked.
+//! 1. The row of a commit records the rows that it touched, as the page of recent changes does for SQLite
+//!    ([`RecentChanges`](crate::locks::RecentChanges)). A commit without this record, of an older release, touched all
+//!    rows.
+//! 2. Each change that is not a commit gives a setting a new value, in its transaction. It touched all rows.
+//! 3. Commits are reported with their transactions. If a server has lost commits, as a standby that was promoted
+//!    without them, other transactions may have their numbers.
+//! 4. Threads that ask at the same time share an answer to a query that began after each of them asked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +21,7 @@ use crate::locks::{LogState, TouchedRows};
 use crate::numbers::{signed, unsigned};
 use crate::sql::{Row, SqlConnection, SqlResult, params};
 
-/// Commits that are told at once.
+/// Commits that one query returns at most.
 const TOLD_MAX: usize = 257;
 const TOLD: &str = "SELECT (SELECT value FROM federation WHERE key = 'changes'), \
     c.csn, c.touched, c.transaction_uuid FROM (SELECT 1) one LEFT JOIN LATERAL \
@@ -28,17 +29,17 @@ const TOLD: &str = "SELECT (SELECT value FROM federation WHERE key = 'changes'),
 const NOTE_CHANGE: &str = "INSERT INTO federation (key, value) VALUES ('changes', ?1) ON CONFLICT (key) \
     DO UPDATE SET value = excluded.value";
 
-/// What was told.
+/// The answer to a query for commits.
 pub(super) struct ToldCommits {
     /// The first commit that was asked for.
     pub(super) since: Csn,
-    /// The identity of the last change that was no commit; none if there was none.
+    /// The identity of the last change that was not a commit; none if there was none.
     pub(super) last_change: Option<String>,
     /// The commits from `since` on.
     pub(super) commits: Vec<ToldCommit>,
 }
 
-/// What is told of a commit.
+/// A commit as PostgreSQL reports it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ToldCommit {
     pub(super) csn: Csn,
@@ -68,7 +69,7 @@ impl ToldCommits {
         Ok(ToldCommits { since, last_change, commits })
     }
 
-    /// Whether these are all commits from the first one on, which is there.
+    /// Whether these are all commits from `since` on, including that one.
     pub(super) fn is_whole(&self) -> bool {
         let has_first = match self.commits.first() {
             Some(first) => self.since == Csn::ZERO || first.csn == self.since,
@@ -84,25 +85,25 @@ pub(super) fn newest_csn(sql: &SqlConnection) -> SqlResult<Csn> {
     sql.prepare_cached(newest)?.query_row([], |row| row.get(0).map(|csn| Csn(unsigned(csn))))
 }
 
-/// Tells of a change that is no commit, in the transaction that is open on `sql`.
+/// Records a change that is not a commit, in the transaction that is open on `sql`.
 pub(super) fn note_change(sql: &SqlConnection) -> SqlResult<()> {
     sql.prepare_cached(NOTE_CHANGE)?.execute_with_next([Uuid::new_v4().simple().to_string()])
 }
 
-/// The newest state; none if PostgreSQL does not tell it, and the error if it cannot be reached.
+/// The newest state; none if PostgreSQL does not report it, and the error if the server cannot be reached.
 type ToldState = Result<Option<LogState>>;
 
-/// The question that threads of a process share.
+/// The queries for changes that the threads of a process share.
 #[derive(Default)]
 pub(super) struct ToldChanges {
-    /// Whether this process has committed: one that only reads asks for rows alone.
+    /// Whether this process has committed. A process that only reads sends no queries for changes.
     has_begun: AtomicBool,
     turn: Mutex<ToldQuestions>,
     ended: Condvar,
 }
 
 struct ToldQuestions {
-    /// Questions that were begun, and the last that has ended, with its answer.
+    /// The numbers of the last query that has begun and of the last that has ended, with its answer.
     begun: u64,
     ended: u64,
     answer: ToldState,
@@ -116,12 +117,12 @@ impl Default for ToldQuestions {
 }
 
 impl ToldChanges {
-    /// From now on questions are asked.
+    /// Sends queries from now on.
     pub(super) fn begin(&self) {
         self.has_begun.store(true, Ordering::Relaxed);
     }
 
-    /// The answer to a question that was begun after this call, by this thread or another one.
+    /// The answer to a query that began after this call, in this thread or another one.
     pub(super) fn together(&self, ask: impl FnOnce() -> ToldState) -> ToldState {
         if !self.has_begun.load(Ordering::Relaxed) {
             return Ok(None);
@@ -143,7 +144,7 @@ impl ToldChanges {
     }
 }
 
-/// The duty to end a question, which is fulfilled when this is dropped.
+/// A running query, which ends when this is dropped.
 struct AskingTurn<'a> {
     of: &'a ToldChanges,
     number: u64,

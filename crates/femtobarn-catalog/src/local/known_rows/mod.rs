@@ -1,12 +1,13 @@
-//! Rows of the newest state that this process has read or written: a small transaction asks mostly for what the one
-//! before it left.
+//! Rows of the newest state that this process has read or written: a small transaction mostly needs the rows that the
+//! previous one wrote.
 //!
-//! 1. The rows are those of one state of the log. In a later state, those remain that no change since has touched, as
-//!    the page of recent changes ([`RecentChanges`]) says; if it cannot say that, none does. In PostgreSQL, the state is the
-//!    newest commit, and commits say what they touched ([`ToldCommits`]).
-//! 2. A row is kept only if nothing touched it from before it was looked up until after that.
-//! 3. If PostgreSQL does not have the last commit of which it has told, all rows are forgotten: it has lost some commits, and
-//!    others may have their numbers.
+//! 1. The rows are those of one state of the log. In a later state, the rows remain that no change since has touched
+//!    according to the page of recent changes ([`RecentChanges`]); if the page does not cover all changes, no row
+//!    remains. In PostgreSQL, the state is the newest commit, and commits record the rows that they touched
+//!    ([`ToldCommits`]).
+//! 2. A row is kept only if no change touched it from before it was looked up until after that.
+//! 3. If PostgreSQL does not have the last commit that it has reported, all rows are forgotten: it has lost commits,
+//!    and other transactions may have their numbers.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -23,12 +24,12 @@ use crate::rows::{ClassRow, ContainerRow, DatabaseRow, DatabaseState, VersionRow
 /// Rows of one kind that are kept at most; all of them are forgotten when there are more.
 const ROWS_MAX: usize = 4096;
 
-/// Words of the state of a catalogue in PostgreSQL: the newest commit, and how often this process has forgotten all rows for
-/// another reason than that, such as a change that was no commit.
+/// Words of the state of a catalogue in PostgreSQL: the newest commit, and the number of times that this process has
+/// forgotten all rows for another reason than a commit, such as a change that was not a commit.
 const TOLD_CSN: usize = 0;
 const GENERATION: usize = 1;
 
-/// Commits of which is remembered what they touched.
+/// Commits whose touched rows are remembered.
 const TOUCHED_MAX: usize = 1024;
 
 /// A container with its database and its newest version.
@@ -51,26 +52,27 @@ pub(super) struct KnownRows {
     link_targets: HashMap<(DatabaseId, ContainerId), Vec<Uuid>>,
     /// By name and version, or the newest by name.
     classes: HashMap<(String, Option<u32>), ClassRow>,
-    /// The transactions of commits of this process to PostgreSQL, which has not told of these yet, and the versions that they
-    /// make. Some may have failed, and others got their numbers.
+    /// The transactions of this process's commits that PostgreSQL has not reported yet, and the versions that they
+    /// make. Some of them may have failed, and other commits may have got their numbers.
     own: BTreeMap<Csn, (Uuid, Vec<VersionRow>)>,
-    /// The transaction of the last commit of which PostgreSQL has told.
+    /// The transaction of the last commit that PostgreSQL has reported.
     last_transaction: Option<Uuid>,
-    /// The last change without a commit of which it has told.
+    /// The last change without a commit that it has reported.
     last_change: Option<String>,
-    /// The commit after which all are in the next two.
+    /// The commit after which all commits are in `told` or `followed`.
     remembered_from: Csn,
-    /// What the last commits touched of which PostgreSQL has told, those aside that are in the next one.
+    /// The rows that the last reported commits touched, except the commits in `followed`.
     told: VecDeque<(Csn, TouchedRows)>,
-    /// The containers to which the last commits gave versions that are of this process, or touched one container alone.
+    /// The containers that got versions from the last commits that are of this process, or that touched only one
+    /// container.
     followed: VecDeque<(Csn, (DatabaseId, ContainerId))>,
-    /// Containers that were touched since the row was looked up that is to be kept now.
+    /// Containers that were touched since the look-up of the row that is being kept now.
     meanwhile: (TouchedRows, Vec<(DatabaseId, ContainerId)>),
 }
 
 impl KnownRows {
-    /// Whether the rows are those of this state, once what was touched since is forgotten. They are not if the page is
-    /// of another state, as when another thread is ahead.
+    /// Forgets the rows that were touched since, and returns whether the rows are those of this state. They are not if
+    /// the page is of another state, as when another thread is ahead.
     pub(super) fn advance(&mut self, state: &LogState, recent: Option<&RecentChanges>) -> bool {
         if self.state == *state {
             return true;
@@ -81,7 +83,7 @@ impl KnownRows {
         true
     }
 
-    /// Takes over what commits of this process wrote: the last changes of `page`, after the first `before`.
+    /// Takes over the rows that commits of this process wrote: the last changes of `page`, after the first `before`.
     pub(super) fn apply<'a>(
         &mut self,
         page: &RecentPage,
@@ -101,7 +103,7 @@ impl KnownRows {
         (self.state, self.count, self.head) = (page.state(), page.count(), page.head());
     }
 
-    /// The commit up to which PostgreSQL has told what was touched.
+    /// The last commit that PostgreSQL has reported.
     pub(super) fn told_until(&self) -> Csn {
         Csn(self.state[TOLD_CSN])
     }
@@ -112,8 +114,8 @@ impl KnownRows {
         order(&self.state) >= order(state)
     }
 
-    /// Forgets what was touched by what PostgreSQL tells, and returns the state now; none if this is not told from the known
-    /// state on, or that has been lost.
+    /// Forgets the rows that the reported commits touched, and returns the new state; none if the report does not begin
+    /// at the known state, or PostgreSQL has lost that state.
     pub(super) fn take_over(&mut self, told: &ToldCommits) -> Option<LogState> {
         if !told.is_whole() || told.since != self.told_until() || self.is_lost(told) {
             return None;
@@ -146,7 +148,7 @@ impl KnownRows {
         Some(self.state)
     }
 
-    /// Forgets what a commit of another process touched.
+    /// Forgets the rows that a commit of another process touched.
     fn forget_touched(&mut self, csn: Csn, touched: CommitTouch) {
         match touched {
             CommitTouch::Container(database, container) => {
@@ -160,14 +162,14 @@ impl KnownRows {
         }
     }
 
-    /// Whether PostgreSQL has another commit with the number of the last one of which it had told.
+    /// Whether PostgreSQL now has another commit with the number of the last one that it had reported.
     fn is_lost(&self, told: &ToldCommits) -> bool {
         let same = told.commits.iter().find(|commit| commit.csn == self.told_until());
         let known = self.last_transaction;
         same.is_some_and(|same| known.is_some_and(|known| known != same.transaction))
     }
 
-    /// Runs `keep` on rows that were looked up after `before` was the newest state, unless something has touched them
+    /// Runs `keep` on rows that were looked up after `before` was the newest state, unless a change has touched them
     /// since.
     pub(super) fn keep_since(&mut self, before: &LogState, keep: impl FnOnce(&mut Self)) {
         let since = Csn(before[TOLD_CSN]);
@@ -184,15 +186,15 @@ impl KnownRows {
         self.meanwhile = Default::default();
     }
 
-    /// Forgets all, because PostgreSQL does not tell what was touched until commit `csn`, which is there. It may be older than
-    /// the last one of which was told.
+    /// Forgets all rows, because PostgreSQL does not report the rows touched until commit `csn`, which exists. It may
+    /// be older than the last reported one.
     pub(super) fn begin_anew(&mut self, csn: Csn) {
         let generation = self.state[GENERATION] + 1;
         *self = KnownRows::default();
         (self.state[TOLD_CSN], self.state[GENERATION]) = (csn.0, generation);
     }
 
-    /// Notes what commits of this process write to PostgreSQL, unless that refuses them.
+    /// Notes the versions that commits of this process write to PostgreSQL, unless it refuses them.
     pub(super) fn note_own<'a>(&mut self, commits: impl Iterator<Item = (&'a Commit, Csn)>) {
         if self.own.len() > ROWS_MAX {
             self.own.clear();
@@ -257,7 +259,7 @@ impl KnownRows {
         self.classes.get(&(name.to_owned(), version))
     }
 
-    /// Whether a commit has one new version and no other change, and its container takes that: its database is open,
+    /// Whether a commit has one new version and no other change, and its container accepts that: its database is open,
     /// and its newest version is the one that the new one follows.
     pub(super) fn admits(&self, commit: &Commit) -> bool {
         let [new] = commit.versions[..] else { return false };
@@ -322,7 +324,7 @@ impl KnownRows {
     }
 }
 
-/// Forgets what the oldest commits touched, if there are many; the last of these.
+/// Removes the oldest commits if there are many, and returns the last of these.
 fn shorten<T>(of: &mut VecDeque<(Csn, T)>) -> Csn {
     let many = of.len().saturating_sub(TOUCHED_MAX);
     of.drain(..many).next_back().map_or(Csn::ZERO, |(csn, _)| csn)
@@ -342,7 +344,7 @@ pub(super) fn published<'a>(
     group.iter().zip(results).filter_map(|(commit, result)| Some((commit, *result.as_ref().ok()?)))
 }
 
-/// What a group of commits changed.
+/// The effect of a group of commits.
 pub(super) fn effect(group: &[Commit], results: &[Result<Csn>]) -> Effect {
     let published = published(group, results);
     let (changes, csns): (Vec<_>, Vec<_>) =

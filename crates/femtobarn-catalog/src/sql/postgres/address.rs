@@ -18,7 +18,7 @@ use crate::host;
 const DEFAULT_PORT: u16 = 5432;
 const DEFAULT_HOST: &str = "/var/run/postgresql";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a server that takes no changes is not asked again whether it does by now.
+/// Time for which a server that accepts no changes is not asked again whether it accepts them.
 const ASKED_AGAIN: Duration = Duration::from_secs(1);
 /// Parameters of the URL that are understood.
 const PARAMETERS: [&str; 11] = [
@@ -46,7 +46,7 @@ pub(crate) struct PostgresAddress {
     pub(super) tls: TlsMode,
     /// The authorities that may sign the server's certificate; those of the system if there are none.
     pub(super) authorities: Option<PathBuf>,
-    /// Whether a server that takes no changes is passed over. If not, one is used while no other answers.
+    /// Whether a server that accepts no changes is passed over. If not, it is used while no other server answers.
     pub(super) must_be_writable: bool,
     /// The server that this process has connected to last.
     pub(super) last: Mutex<Option<LastServer>>,
@@ -54,7 +54,7 @@ pub(crate) struct PostgresAddress {
     pub(super) application_name: String,
     /// The schema that has the tables of the federation.
     pub(super) schema: String,
-    /// For people; without the password.
+    /// For messages; without the password.
     pub(super) shown: Arc<str>,
 }
 
@@ -67,14 +67,14 @@ pub(super) struct LastServer {
     pub(super) since: Instant,
 }
 
-/// What a server lets its clients do.
+/// The operations that a server allows its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerKind {
     /// Change the catalogue.
     Writable,
     /// Read it, by the settings of the user or the database.
     ReadOnly,
-    /// Read what it has received of it by now.
+    /// Read the part of the catalogue that it has received.
     Standby,
 }
 
@@ -83,9 +83,9 @@ pub(super) enum ServerKind {
 pub(super) enum TlsMode {
     /// Never.
     Disable,
-    /// If the server can. Its certificate is not looked at.
+    /// If the server can. Its certificate is not checked.
     Prefer,
-    /// Always. The server's certificate is not looked at, unless `sslrootcert` is given.
+    /// Always. The server's certificate is not checked, unless `sslrootcert` is given.
     Require,
     /// Always, and the server's certificate is one that an authority signed.
     VerifyAuthority,
@@ -97,7 +97,7 @@ impl PostgresAddress {
     /// Reads a URL. Texts of errors have no part of it that could be a password.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with what is wrong.
+    /// [`Error::Invalid`] with the reason.
     pub(crate) fn parse(url: &str, schema: &str) -> Result<Self> {
         let schemes = ["postgresql://", "postgres://"];
         let rest = schemes
@@ -165,7 +165,7 @@ impl PostgresAddress {
         self.password.is_some()
     }
 
-    /// The server and its database, for people.
+    /// The server and its database, for messages.
     pub(crate) fn shown(&self) -> &str {
         &self.shown
     }

@@ -1,5 +1,5 @@
-//! Why PostgreSQL failed, by SQLSTATE, and what a caller can do about it. Its texts, which may be in any language, are
-//! shown and never looked into.
+//! Failures of PostgreSQL, classified by SQLSTATE by what a caller can do. Its texts, which may be in any language, are
+//! shown and never parsed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ pub(crate) struct PostgresFailure {
 pub(super) enum Cause {
     /// The connection could not be made, or was lost.
     Lost(String),
-    /// The server cannot or may not be talked to, such as for its certificate: asking again does not help. The text says
-    /// what to do.
+    /// The server cannot or may not be used, for example because of its certificate; asking again does not help. The
+    /// text has the remedy.
     Untrusted(String),
     /// The server's answer is not of the protocol, or a value cannot be sent.
     Malformed(String),

@@ -1,12 +1,12 @@
 //! A client of PostgreSQL: its address, its connections, and its errors by SQLSTATE.
 //!
 //! 1. It blocks its thread, and has no thread or runtime of its own: it may be used on any thread, and after a fork.
-//! 2. Behind a pooler nothing is set for a session, and no statement has a name, so that one which gives every transaction
-//!    another connection (pgbouncer in transaction mode) may stand between. It is known by the process that the log-in tells,
-//!    which is not that of the server.
-//! 3. What is sent outside of a transaction and has no `COMMIT` is sent again over a new connection if the first one is
-//!    lost. Nothing else is.
-//! 4. A password is in no error, and in no `Debug`.
+//! 2. Behind a pooler nothing is set for a session, and no statement has a name, so that a pooler which gives every
+//!    transaction another connection (pgbouncer in transaction mode) may stand between. A pooler is recognised by the
+//!    process that the log-in reports, which is not that of the server.
+//! 3. Only statements that are sent outside of a transaction and without `COMMIT` are sent again, over a new
+//!    connection, if the first one is lost.
+//! 4. Neither an error nor a `Debug` text has a password.
 //!
 //! Messages are encoded and decoded by `postgres-protocol`.
 //!

@@ -23,13 +23,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The same for the first connection.
 const FIRST_PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
-/// Bytes of statements that are sent without reading what is answered, which the buffers of both sides must have room for.
+/// Bytes of statements that are sent before answers are read; the buffers of both sides must have room for them.
 const QUEUED_BYTES_MAX: usize = 32 << 10;
 /// The process of a server, and its kind: whether it takes changes, and whether it is a standby.
 const KIND: &str =
     "SELECT pg_backend_pid(), current_setting('transaction_read_only'), pg_is_in_recovery()";
-/// For a connection that keeps its statements: the server plans each once, by the keys of its tables whatever these have at that
-/// time. It would plan those with lists of keys again and again, which takes longer than running them.
+/// For a connection that keeps its statements: the server plans each statement once, by the keys of its tables,
+/// whatever their contents are then. It would plan statements with lists of keys each time, which takes longer than
+/// running them.
 const PLANS: &str =
     "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off";
 /// Statements whose translations are kept.
@@ -52,10 +53,10 @@ pub(crate) struct PostgresConnection {
     translated: RefCell<HashMap<String, Arc<str>>>,
 }
 
-/// How far a transaction is.
+/// The progress of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TransactionPhase {
-    /// There is none: each statement is one.
+    /// No transaction is open: each statement is one.
     None,
     /// Its beginning is queued.
     Queued,
@@ -96,7 +97,7 @@ impl PostgresConnection {
         self.with_wire(|_| Ok(()))
     }
 
-    /// Lets the next connection be waited for as long as for one that was lost.
+    /// Makes the next connection wait as long as after a lost one.
     pub(crate) fn be_patient(&self) {
         self.was_connected.set(true);
     }
@@ -105,12 +106,13 @@ impl PostgresConnection {
         &self.address
     }
 
-    /// Whether the server takes no changes, as a standby.
+    /// Whether the server accepts no changes, as a standby.
     pub(crate) fn is_read_only(&self) -> bool {
         self.kind.get() != ServerKind::Writable
     }
 
-    /// Looks whether a server takes changes by now, if that of this connection does not. If none answers, it stays.
+    /// Looks for a server that accepts changes, if that of this connection does not. If none answers, the connection
+    /// stays.
     pub(crate) fn look_for_primary(&self) {
         if self.is_read_only()
             && !self.is_in_transaction()
@@ -146,7 +148,7 @@ impl PostgresConnection {
         self.queue(&Arc::from(begin), Parameters::none())
     }
 
-    /// Queues a statement whose answer nobody looks at. Its failure is that of the next one.
+    /// Queues a statement whose answer is not read. If it fails, the next one fails.
     pub(crate) fn queue(&self, statement: &Arc<str>, parameters: Parameters) -> PgResult<()> {
         let queued_bytes = || self.queued.borrow().iter().map(QueuedStatement::size).sum::<usize>();
         if self.is_in_transaction() && queued_bytes() >= QUEUED_BYTES_MAX {
@@ -169,7 +171,7 @@ impl PostgresConnection {
         Ok((self.rows(answer)?, changed))
     }
 
-    /// Sends what is queued, and returns the answer to the last statement of it.
+    /// Sends the queued statements, and returns the answer to the last one.
     fn send_queued(&self) -> PgResult<StatementAnswer> {
         let statements = self.queued.take();
         // A connection that could not be made was waited for.
@@ -193,7 +195,7 @@ impl PostgresConnection {
         self.with_wire(|wire| wire.run_script(script)).map(drop)
     }
 
-    /// Ends the transaction. Returns whether the server warned: it does so if it was told not to wait for a standby.
+    /// Ends the transaction. Returns whether the server warned, as it does if its wait for a standby was cancelled.
     pub(crate) fn commit(&self) -> Result<bool, CommitFailure> {
         let not_sent = |failure| CommitFailure { failure, is_in_doubt: false };
         self.queue(&Arc::from("COMMIT"), Parameters::none()).map_err(not_sent)?;
@@ -213,8 +215,8 @@ impl PostgresConnection {
         }
     }
 
-    /// Undoes the transaction, also one in which a statement that was sent with COMMIT has failed: the server passes COMMIT
-    /// over then. If that cannot be said to the server, the connection is closed, with the same effect.
+    /// Undoes the transaction, also one in which a statement that was sent with COMMIT has failed: the server then
+    /// skips COMMIT. If the server cannot be reached, the connection is closed, with the same effect.
     pub(crate) fn roll_back(&self) {
         self.queued.borrow_mut().clear();
         self.transaction.set(TransactionPhase::None);
@@ -250,7 +252,7 @@ impl PostgresConnection {
         ran
     }
 
-    /// A new connection. While the server starts, or none of them takes changes, it waits.
+    /// A new connection. While the server starts, or no server accepts changes, it waits.
     fn connected(&self) -> PgResult<PostgresWire> {
         let patience = if self.was_connected.get() { PATIENCE } else { FIRST_PATIENCE };
         let began = clock::now();
@@ -268,7 +270,7 @@ impl PostgresConnection {
         }
     }
 
-    /// Connects to the first host that takes changes, or else to one that may be read.
+    /// Connects to the first host that accepts changes, or otherwise to one that may be read.
     fn try_hosts(&self) -> PgResult<PostgresWire> {
         let (mut last, mut to_read) = (None, None);
         for (number, (host, port)) in self.address.hosts.iter().enumerate() {
@@ -298,7 +300,7 @@ impl PostgresConnection {
                     };
                     last = Some(self.failure(Cause::Lost(what.to_owned())));
                 }
-                // Of several failures, that which passes says what to do: wait.
+                // Of several failures, a temporary one decides: the caller waits.
                 Err(failure) if last.as_ref().is_none_or(|last| !last.is_passing()) => {
                     last = Some(failure);
                 }

@@ -1,9 +1,9 @@
 //! Statements that wait to be sent, and those that the server keeps under a name, so that it parses and plans them once.
 //!
-//! 1. A name means one statement with one list of types, for as long as its connection lasts. Whoever names a statement closes
-//!    the name first, so one that an attempt which failed has left is in nobody's way.
-//! 2. After an error nothing is taken for kept: the server has passed over what was sent behind it.
-//! 3. Behind a pooler nothing is named, since the next transaction may have another connection.
+//! 1. A name means one statement with one list of types, for as long as its connection lasts. The client closes a name
+//!    before it gives it to a statement, since a failed attempt may have left the name in use.
+//! 2. After an error no statement counts as kept: the server has skipped the messages that were sent behind it.
+//! 3. Behind a pooler no statement is named, since the next transaction may have another connection.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,7 +15,7 @@ use postgres_protocol::message::frontend;
 
 use super::parameters::Parameters;
 
-/// Statements that are told apart; beyond that all are forgotten.
+/// Largest number of statements that are remembered; above it all are forgotten.
 const KNOWN_MAX: usize = 512;
 const BINARY: i16 = 1;
 
@@ -124,7 +124,7 @@ mod tests {
         let mut bytes = BytesMut::new();
         let statement = QueuedStatement { sql: sql.into(), parameters: Parameters::none() };
         kept.encode(&statement, &mut bytes).unwrap();
-        // A message is its kind, its length, and what it says.
+        // A message is its kind, its length, and its content.
         let (mut kinds, mut at) = (String::new(), 0);
         while at < bytes.len() {
             kinds.push(char::from(bytes[at]));

@@ -13,7 +13,7 @@ use super::address::{PostgresAddress, TlsMode};
 use super::failure::Cause;
 use super::tls;
 
-/// How long a server may take for an answer, or for a part of a long one. A statement waits no longer for a lock than
+/// Time within which a server must send an answer, or a part of a long one. A statement waits no longer for a lock than
 /// [`BUSY_WAIT`](crate::sql::BUSY_WAIT).
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// After this time without an acknowledgement the kernel gives a connection up.
@@ -44,7 +44,7 @@ impl Stream {
         })
     }
 
-    /// Whether nobody between here and the server can read what is sent.
+    /// Whether the socket is encrypted or local, so that no third party can read the bytes.
     pub(super) fn is_private(&self) -> bool {
         !matches!(self, Stream::Tcp(_))
     }

@@ -1,4 +1,4 @@
-//! Encryption of a connection, and what is checked of the server's certificate.
+//! Encryption of a connection, and the check of the server's certificate.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -29,7 +29,7 @@ pub(super) fn encrypt(
 ) -> Result<Option<ClientConnection>, Cause> {
     let mut request = BytesMut::new();
     frontend::ssl_request(&mut request);
-    // One byte alone: whatever follows it in the clear is not the server's.
+    // Exactly one byte: bytes that follow it in the clear are not the server's.
     let mut answer = [0];
     let asked = socket.write_all(&request).and_then(|()| socket.read_exact(&mut answer));
     asked.map_err(|error| Cause::of_socket(&error))?;
@@ -53,7 +53,7 @@ pub(super) fn encrypt(
                 format!("{host:?} is no name that a certificate can have (sslmode=verify-full)");
             return Err(Cause::Untrusted(what));
         }
-        // The name is not looked at, and an address is not sent.
+        // The name is not checked, and an address is not sent.
         Err(_) => ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into()),
     };
     let unusable = |error: rustls::Error| Cause::Untrusted(format!("TLS cannot be used: {error}"));
@@ -69,7 +69,7 @@ fn peer_port(socket: &TcpStream) -> u16 {
     socket.peer_addr().map_or(0, |place| place.port())
 }
 
-/// Why a handshake failed, and what to do.
+/// The reason of a failed handshake, and the remedy.
 fn handshake_failure(error: &io::Error, address: &PostgresAddress, host: &str) -> Cause {
     let why = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let Some(why) = why else { return Cause::of_socket(error) };

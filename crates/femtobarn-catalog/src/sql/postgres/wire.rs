@@ -22,11 +22,11 @@ use super::statements::{KeptStatements, QueuedStatement};
 use super::stream::Stream;
 
 const CHUNK_BYTES: usize = 16 << 10;
-/// Bytes of a message at most: before the log-in has ended, when the server may be anybody, and after that.
+/// Bytes of a message at most: before the log-in has ended, when the server is not known yet, and after that.
 const LOG_IN_BYTES_MAX: usize = 64 << 10;
 const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
-/// What the server answered to one statement.
+/// The server's answer to one statement.
 pub(super) struct StatementAnswer {
     /// The types of the columns.
     pub(super) columns: Arc<[Oid]>,
@@ -60,7 +60,7 @@ pub(super) struct PostgresWire {
     incoming: BytesMut,
     outgoing: BytesMut,
     kept: KeptStatements,
-    /// The server's process, by what was said at the log-in, which may have been a pooler.
+    /// The server's process as reported at the log-in, which may be that of a pooler.
     process: i32,
     message_bytes_max: usize,
     /// The transaction's state as of the last answer: `I` without one, `T` in one, `E` in one that has failed.
