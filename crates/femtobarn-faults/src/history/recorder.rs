@@ -20,13 +20,13 @@ use crate::script::{class, object, small_pages, split, updated_fields};
 const PATHS: [&str; 4] = ["left/a", "left/b", "right/c", "far/d"];
 /// Registers in each container.
 const REGISTERS_EACH: u64 = 2;
-/// Reads of a transaction at most.
+/// The largest number of reads in a transaction.
 const OPERATIONS_MAX: u64 = 4;
 
-/// How long a writer pauses at most after a failure, if its surroundings are deadly.
+/// The longest pause of a writer after a failure, if its surroundings are deadly.
 const PAUSE_MS_MAX: u64 = 2000;
 
-/// How long a writer waits for an operator to restart a server that has to be restarted.
+/// The time that a writer gives the operator to restart a server.
 const RESTARTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Creates a federation with empty registers.
@@ -72,8 +72,8 @@ pub fn lists(federation: &Federation) -> Result<BTreeMap<u64, Vec<u64>>> {
     Ok(lists)
 }
 
-/// Checks the history of a federation's registers for snapshot isolation, and that no transaction was committed twice; returns how
-/// many were committed.
+/// Checks that the history of a federation's registers satisfies snapshot isolation and that no transaction was
+/// committed twice. Returns the number of committed transactions.
 ///
 /// # Errors
 /// A text that describes the violation.
@@ -114,12 +114,12 @@ fn words(object: &Value) -> Vec<u64> {
 /// The failures around the writers of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surroundings {
-    /// Nothing: every failure but a lost race is an error.
+    /// Nothing fails: every failure except a lost race is an error.
     Calm,
     /// Servers fail. A transaction whose server did not answer is aborted, or unknown if it may have been committed.
     Failing,
-    /// As failing, disks are full, and writers are killed: a transaction is told when it has its first lock and before it commits,
-    /// too, as one of unknown outcome.
+    /// Servers fail, disks are full, and writers are killed. So a transaction is also recorded, with an unknown
+    /// outcome, when it has its first lock and before it commits.
     Deadly,
 }
 

@@ -1,28 +1,29 @@
-//! The clocks of a host: the monotonic one drifts, and the time of day is also set to other times.
+//! The clocks of a host. The monotonic clock drifts; the time of day drifts with it, and can also be set.
 
 use super::message::{HostTimes, NEVER};
 
-/// The time of day at the beginning of a simulation, in nanoseconds since 1970: before all files, so that none looks old.
+/// The time of day when a simulation starts, in nanoseconds since 1970. It is earlier than the times of all files, so
+/// that no file looks old.
 const BEGINNING: u64 = 1_577_836_800 * 1_000_000_000;
 const MILLION: u128 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HostClock {
-    /// Microseconds by which the monotonic clock gains in a second, or loses.
+    /// Microseconds that the monotonic clock gains per second; negative if it loses.
     pub(super) drift: i64,
-    /// Nanoseconds by which the time of day was set forwards or back, in sum.
+    /// The sum of all changes of the time of day, in nanoseconds; negative if it was set back.
     pub(super) set: i64,
 }
 
 impl HostClock {
-    /// What the clocks show at a time of the simulation.
+    /// The clocks' readings at a time of the simulation.
     pub(super) fn at(&self, simulation: u64) -> HostTimes {
         let monotonic = (u128::from(simulation) * self.rate() / MILLION) as u64;
         let of_day = BEGINNING.saturating_add(monotonic).saturating_add_signed(self.set);
         HostTimes { simulation, monotonic, of_day }
     }
 
-    /// The first time of the simulation at which the monotonic clock shows a time.
+    /// The first time of the simulation at which the monotonic clock has reached a reading.
     pub(super) fn when(&self, monotonic: u64) -> u64 {
         if monotonic == NEVER {
             return NEVER;
@@ -36,7 +37,8 @@ impl HostClock {
     }
 }
 
-/// Whether commits, the newest first, each with its number and time, have times in the order of their numbers.
+/// Whether the numbers of commits differ and no commit has an earlier time than a commit with a smaller number. Commits
+/// are pairs of number and time, the newest first.
 pub(super) fn are_in_order(newest_first: &[(u64, i64)]) -> bool {
     newest_first.windows(2).all(|pair| pair[0].0 > pair[1].0 && pair[0].1 >= pair[1].1)
 }
@@ -53,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_shows_a_time_no_later_than_it_says_and_never_goes_back_while_it_is_read() {
+    fn a_clock_shows_a_time_at_the_computed_moment_and_never_goes_back_when_read() {
         for drift in [-100_000, -137, 0, 41, 100_000] {
             let clock = HostClock { drift, set: -5_000_000_000 };
             for time in [0, 1, 999, 123_456_789_012] {

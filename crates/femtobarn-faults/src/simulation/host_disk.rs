@@ -1,7 +1,7 @@
-//! The disk of a host: a folder whose files programs change, what becomes of them when the power fails, and its faults.
+//! The disk of a host: a folder whose files programs change. It can lose power and have faults.
 //!
-//! Invariant: the folder has what programs read, and the trace has the operations since the last loss of power, which the disk may
-//! have done or not.
+//! Invariant: the folder has the contents that programs read. The trace has the operations since the last loss of
+//! power, each of which may or may not have reached the disk.
 
 use std::fs;
 use std::io;
@@ -16,9 +16,9 @@ use crate::fault::{FaultKind, OperationKind};
 use crate::random::SplitMix;
 use crate::trace::FileOperation;
 
-/// How long a disk takes to make bytes durable, in nanoseconds.
+/// The longest time of a sync on a disk of usual speed, in nanoseconds.
 const SYNC_NS_MAX: u64 = 2_000_000;
-/// The answer to a write that is done in part.
+/// The answer to a write of which only a part is done.
 const IN_PART: i64 = -1;
 
 pub(super) struct HostDisk {
@@ -26,18 +26,18 @@ pub(super) struct HostDisk {
     trace: PathBuf,
     disk: CrashDisk,
     random: SplitMix,
-    /// Faults that strike now; all but [`FaultKind::Full`] strike one operation.
+    /// Current faults. All except [`FaultKind::Full`] end with the operation that they strike.
     faults: Vec<FaultKind>,
-    /// Syncs are so many times slower than usual.
+    /// The factor by which syncs are slower than usual.
     slowness: u64,
-    /// Those of one operation that have struck since that was asked last.
+    /// Faults, except [`FaultKind::Full`], that have struck since the last call of `take_struck`.
     struck: Vec<FaultKind>,
-    /// Operations that faults have struck.
+    /// The number of operations that faults have struck.
     failures: u64,
 }
 
 impl HostDisk {
-    /// The disk of an empty folder, on which programs record their operations in `trace`.
+    /// A disk with an empty folder. Programs record their operations on it in `trace`.
     pub(super) fn new(folder: PathBuf, trace: PathBuf, random: SplitMix) -> Self {
         HostDisk {
             folder,
@@ -56,19 +56,20 @@ impl HostDisk {
         self.faults.push(kind);
     }
 
-    /// Ends a fault that lasts.
+    /// Ends a fault that has not struck yet, or lasts.
     pub(super) fn end(&mut self, kind: FaultKind) {
         if let Some(at) = self.faults.iter().position(|fault| *fault == kind) {
             self.faults.swap_remove(at);
         }
     }
 
-    /// Makes syncs so many times slower than usual.
+    /// Makes syncs slower than usual, by the factor `times`.
     pub(super) fn slow_down(&mut self, times: u64) {
         self.slowness = times;
     }
 
-    /// How long an operation takes, in nanoseconds, and how it ends: as [`super::message::ThreadCallKind::Disk`] says.
+    /// The duration of an operation, in nanoseconds, and its result, which [`super::message::ThreadCallKind::Disk`]
+    /// defines.
     pub(super) fn operate(&mut self, kind: OperationKind) -> (u64, i64) {
         let time = match kind {
             OperationKind::Syncing => self.random.below(SYNC_NS_MAX * self.slowness),
@@ -91,17 +92,18 @@ impl HostDisk {
         (time, code)
     }
 
-    /// How many operations faults have struck.
+    /// The number of operations that faults have struck.
     pub(super) fn failures(&self) -> u64 {
         self.failures
     }
 
-    /// The faults of one operation that have struck since the last call.
+    /// The faults, except [`FaultKind::Full`], that have struck since the last call.
     pub(super) fn take_struck(&mut self) -> Vec<FaultKind> {
         std::mem::take(&mut self.struck)
     }
 
-    /// Changes the folder as a loss of power may: what was not durable is there, or not, or in part. No program may run.
+    /// Changes the folder as a loss of power can: changes that were not durable are kept, lost, or kept in part. No
+    /// program may run.
     pub(super) fn lose_power(&mut self) -> io::Result<()> {
         for operation in
             FileOperation::decode_all(&fs::read(&self.trace)?).map_err(io::Error::other)?
@@ -132,7 +134,7 @@ mod tests {
         test(HostDisk::new(folder, trace, SplitMix(1)));
     }
 
-    /// Writes a file and records it, and its sync if it is synced.
+    /// Writes a file and records the write, and also a sync if `is_synced`.
     fn write_file(disk: &HostDisk, bytes: &[u8], is_synced: bool) {
         let place = disk.folder.join("file");
         let is_new = !place.exists();
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_of_power_keeps_what_was_synced_and_some_of_the_rest_however_often_it_is_lost() {
+    fn repeated_losses_of_power_keep_synced_bytes_and_some_unsynced_bytes() {
         on_disk(|mut disk| {
             let read = |disk: &HostDisk| fs::read(disk.folder.join("file")).unwrap();
             write_file(&disk, b"old", true);
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_refuses_until_it_is_full_no_more_and_other_faults_strike_once() {
+    fn a_full_disk_refuses_writes_until_the_fault_ends_and_other_faults_strike_once() {
         on_disk(|mut disk| {
             let code = |disk: &mut HostDisk, kind| disk.operate(kind).1;
             disk.begin(FaultKind::Full);

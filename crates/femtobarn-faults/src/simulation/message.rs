@@ -1,6 +1,7 @@
-//! What a simulated thread and the simulation say to each other, over a socket that each thread has.
+//! The messages between simulated threads and the simulation. Each thread has a socket for them.
 //!
-//! A thread calls and waits for its answer. It runs between an answer and its next call, and no other thread does meanwhile.
+//! A thread sends a call and waits for the answer. Between an answer and its next call it runs, and no other thread
+//! runs.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -11,31 +12,32 @@ use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, 
 
 /// The deadline of a wait without one.
 pub const NEVER: u64 = u64::MAX;
-/// What a clock goes on by when it is read, in nanoseconds.
+/// The time that passes when a clock is read, in nanoseconds.
 pub const CLOCK_READ_NS: u64 = 100;
-/// Descriptors in one message at most.
+/// The largest number of descriptors in one message.
 pub const FILES_MAX: usize = 8;
 
 const CALL_WORDS: usize = 5;
 const ANSWER_WORDS: usize = 5;
 const WORD_BYTES: usize = 8;
 
-/// What a thread asks for. Times are nanoseconds of the monotonic clock of its host.
+/// The kinds of calls. Times are nanoseconds of the monotonic clock of the thread's host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadCallKind {
-    /// Others may run first.
+    /// Lets other threads run first.
     Yield,
     /// Waits until a time.
     Sleep,
     /// Waits at an address until a wake-up or a deadline; answered with 1 or 0.
     WaitAtAddress,
-    /// Wakes so many threads that wait at an address; answered with their number.
+    /// Wakes at most a given number of threads that wait at an address; answered with the number of threads that were
+    /// woken.
     WakeAtAddress,
     /// Waits until a deadline for the events of the descriptors that come with it; answered with 1 or 0.
     Poll,
     /// Starts a thread; answered with its number, and its socket.
     StartThread,
-    /// The thread of this kernel number ends. There is no answer.
+    /// Ends the thread, whose number in the kernel is the argument. There is no answer.
     EndThread,
     /// Waits until a thread has ended.
     Join,
@@ -43,8 +45,9 @@ pub enum ThreadCallKind {
     Listen,
     /// Connects to an address and a port; answered with the port of this side and a socket, or a negative error.
     Connect,
-    /// Begins an operation on the disk, of the [`OperationKind`](crate::fault::OperationKind) with this number; answered when the
-    /// disk has done what takes its time: with 0, with the code of an error, or with -1 if the operation is done in part.
+    /// Begins an operation on the disk. The argument is the number of its
+    /// [`OperationKind`](crate::fault::OperationKind). The answer comes when the disk has finished: 0, the code of an
+    /// error, or -1 if only a part of the operation is done.
     Disk,
 }
 
@@ -65,18 +68,18 @@ const KINDS: [ThreadCallKind; 11] = [
 /// A call of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadCall {
-    /// What it asks for.
+    /// Its kind.
     pub kind: ThreadCallKind,
-    /// How often it has read the clock since its last answer.
+    /// The number of times that the thread has read a clock since its last answer.
     pub clock_reads: u64,
-    /// What `kind` needs.
+    /// The arguments, whose meaning depends on `kind`.
     pub arguments: [u64; 3],
 }
 
 /// The clocks of a host, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HostTimes {
-    /// The clock of the simulation, which hosts do not have.
+    /// The clock of the simulation, which never drifts and is never set.
     pub simulation: u64,
     /// The monotonic clock.
     pub monotonic: u64,
@@ -84,14 +87,14 @@ pub struct HostTimes {
     pub of_day: u64,
 }
 
-/// The answer to a call, with which its thread goes on.
+/// The answer to a call: the thread continues when it receives it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallAnswer {
-    /// The outcome.
+    /// The result.
     pub result: i64,
-    /// A further outcome.
+    /// A second result.
     pub argument: u64,
-    /// The time.
+    /// The clocks.
     pub times: HostTimes,
 }
 
@@ -104,10 +107,10 @@ pub fn send_call(socket: RawFd, call: &ThreadCall, files: &[RawFd]) -> io::Resul
     send(socket, &[call.kind as u64, call.clock_reads, first, second, third], files)
 }
 
-/// Receives a call with its descriptors; none if the process has ended.
+/// Receives a call with its descriptors; `None` if the process has ended.
 ///
 /// # Errors
-/// Those of the system; of kind `InvalidData` if it is no call.
+/// Errors of the system; `InvalidData` if the message is not a call.
 pub fn receive_call(socket: BorrowedFd) -> io::Result<Option<(ThreadCall, Vec<OwnedFd>)>> {
     let received = receive::<CALL_WORDS>(socket.as_raw_fd(), MsgFlags::empty())?;
     let Some(([kind, clock_reads, first, second, third], files)) = received else {
@@ -135,7 +138,7 @@ pub fn send_answer(
 /// Receives an answer with its descriptor.
 ///
 /// # Errors
-/// Those of the system; of kind `UnexpectedEof` if the simulation has ended.
+/// Errors of the system; `UnexpectedEof` if the simulation has ended.
 pub fn receive_answer(socket: RawFd) -> io::Result<(CallAnswer, Option<OwnedFd>)> {
     let received = receive::<ANSWER_WORDS>(socket, MsgFlags::empty())?;
     let ([result, argument, simulation, monotonic, of_day], files) =
@@ -147,7 +150,7 @@ pub fn receive_answer(socket: RawFd) -> io::Result<(CallAnswer, Option<OwnedFd>)
 /// Sends a new connection to a socket that listens.
 ///
 /// # Errors
-/// Those of the system: `EPIPE` if it listens no more.
+/// Errors of the system; `EPIPE` if the socket no longer listens.
 pub fn send_connection(
     listener: BorrowedFd,
     (address, port): (u32, u16),
@@ -160,7 +163,7 @@ pub fn send_connection(
 /// Receives a new connection and the address of its other side.
 ///
 /// # Errors
-/// Those of the system: `EAGAIN` if there is none.
+/// Errors of the system; `EAGAIN` if there is no new connection.
 pub fn receive_connection(listener: RawFd) -> io::Result<((u32, u16), OwnedFd)> {
     let received = receive::<2>(listener, MsgFlags::MSG_DONTWAIT)?;
     let ([address, port], files) = received.ok_or(io::ErrorKind::NotConnected)?;
@@ -181,7 +184,7 @@ fn send(socket: RawFd, words: &[u64], files: &[RawFd]) -> io::Result<()> {
     }
 }
 
-/// A message and its descriptors; none at the end.
+/// Receives a message and its descriptors; `None` at the end of the stream.
 fn receive<const WORDS: usize>(
     socket: RawFd,
     flags: MsgFlags,

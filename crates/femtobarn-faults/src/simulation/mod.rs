@@ -1,22 +1,24 @@
-//! Simulations: the real server and real clients as processes of their own, whose threads run one at a time, in an order, by a
-//! clock and over a network that follow from a seed. The same seed makes the same history.
+//! Simulations: the real server and real clients run as processes, and a seed determines everything around them. Their
+//! threads run one at a time; the order of the threads, the clocks and the network follow from the seed, so the same
+//! seed gives the same history.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`message`] | what threads and the simulation say to each other |
-//! | `network` | connections, and what happens to them |
-//! | [`hosts`] | what each host has: its clocks (`clock`) and its disk (`host_disk`) |
-//! | [`world`] | processes, threads and the time |
+//! | [`message`] | the messages between threads and the simulation |
+//! | `network` | connections, with delays and blocked directions |
+//! | [`hosts`] | the hosts, with their clocks (`clock`) and disks (`host_disk`) |
+//! | [`world`] | processes, threads and the simulated time |
 //! | [`plan`] | the faults of a seed |
 //! | [`story`] | the history of a seed: clients, faults, and the checks afterwards |
 //!
-//! The program `workload` is each process. It hides the functions of the C library by which a program waits, reads the clock,
-//! draws random numbers, changes files or uses the network, so neither the engine nor the server knows of the simulation.
+//! Every process runs the program `workload`. It replaces the functions of the C library by which a program waits,
+//! reads a clock, draws random numbers, changes files or uses the network. So the engine and the server run unchanged.
 //!
 //! Invariants:
-//! 1. At most one simulated thread runs at any moment; all others wait for their turn.
-//! 2. The time goes on when a thread calls, and when none can run: then to the next moment at which one can.
-//! 3. What happens depends on the seed and on what the threads do. Neither this machine's clock nor its other processes matter.
+//! 1. At most one simulated thread runs at any moment; all other threads wait for their turn.
+//! 2. The simulated time advances when a thread sends a call. If no thread can run, it advances to the next moment at
+//!    which a thread can.
+//! 3. A history depends only on the seed and on the program, not on this machine's clock or its other processes.
 
 mod clock;
 mod host_disk;

@@ -1,11 +1,12 @@
-//! The network of a simulation: its connections, and what happens to them.
+//! The network of a simulation: connections whose messages can be delayed, blocked or lost with the connection.
 //!
-//! Each side of a connection has one end of a pair of local sockets, and the simulation has the other end. What it reads at one
-//! side waits here for its time, and is written to the other side.
+//! Each side of a connection has one end of a pair of local sockets, and the simulation has the other end. The
+//! simulation reads the bytes that one side sends, keeps them until they are due, and writes them to the other side.
 //!
 //! Invariants:
-//! 1. Bytes of one direction arrive in their order, and the end of the direction behind them.
-//! 2. While a way is blocked nothing arrives on it, neither bytes nor an end, but nothing is lost: what was sent arrives
+//! 1. The bytes of one direction arrive in the order in which they were sent, and the end of the direction arrives
+//!    after them.
+//! 2. While a direction between two hosts is blocked, neither bytes nor an end arrive. Nothing is lost: they arrive
 //!    later, as with TCP.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,44 +28,45 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use super::message::send_connection;
 use crate::random::SplitMix;
 
-/// Seconds that a thread may run before it is said to wait for something that is not simulated.
+/// If a thread runs for longer than this, it waits for something that is not simulated, and the simulation fails. In
+/// seconds.
 const RUN_SECONDS_MAX: i64 = 60;
-/// Bytes that are on their way in one direction at most.
+/// The largest number of bytes in flight in one direction.
 const SENT_MAX: usize = 256 << 10;
-/// Bytes that are read at once.
+/// The size of one read.
 const READ_BYTES: usize = 64 << 10;
-/// What a connection's socket buffers until it is open, and from then on.
+/// The send buffer of a connection's socket: until the connection is open, and afterwards. In bytes.
 const BUFFERS: [usize; 2] = [4 << 10, 256 << 10];
 /// The first port of clients.
 const FIRST_PORT: u16 = 40_000;
 
-/// How long a message is on its way, in nanoseconds.
+/// The delay of a message, in nanoseconds.
 pub(super) const DELAYS: Range<u64> = 20_000..1_000_000;
 
 pub(super) struct SimulatedNetwork {
     random: SplitMix,
     connections: BTreeMap<u64, SimulatedConnection>,
     listeners: BTreeMap<(Ipv4Addr, u16), OwnedFd>,
-    /// Ways, from and to a host, on which nothing arrives.
+    /// Blocked directions: pairs of sender and receiver.
     blocked: BTreeSet<(Ipv4Addr, Ipv4Addr)>,
     pub(super) delays: Range<u64>,
     opened: u64,
 }
 
 struct SimulatedConnection {
-    /// The hosts: who connected, and who listened.
+    /// The host that connected, and the host that listened.
     hosts: [Ipv4Addr; 2],
     ends: [OwnedFd; 2],
-    /// What leaves each of them.
+    /// The bytes that each end has sent.
     lanes: [Lane; 2],
-    /// None once it is open.
+    /// `None` once the connection is open.
     opening: Option<ConnectionOpening>,
 }
 
 /// One direction of a connection.
 #[derive(Default)]
 struct Lane {
-    /// Bytes with the times at which they arrive; none stand for the end.
+    /// Times of arrival, each with the bytes that arrive then. An empty list marks the end of the direction.
     sent: VecDeque<(u64, Vec<u8>)>,
     bytes: usize,
     last: u64,
@@ -72,13 +74,13 @@ struct Lane {
     has_arrived: bool,
 }
 
-/// What a connection needs to become open.
+/// The state of a connection that is not open yet.
 struct ConnectionOpening {
     due: u64,
     place: (Ipv4Addr, u16),
     port: u16,
     sockets: [OwnedFd; 2],
-    /// Bytes that make the socket of who connects look full.
+    /// Bytes that fill the connecting side's socket, so that it is not writable until the connection is open.
     filling: usize,
 }
 
@@ -98,7 +100,7 @@ impl SimulatedNetwork {
         }
     }
 
-    /// Blocks or frees a way.
+    /// Blocks a direction, or unblocks it.
     pub(super) fn block(&mut self, from: Ipv4Addr, to: Ipv4Addr, is_blocked: bool) {
         if is_blocked {
             self.blocked.insert((from, to));
@@ -107,12 +109,12 @@ impl SimulatedNetwork {
         }
     }
 
-    /// Ends all connections of a host, with what is on its way.
+    /// Ends all connections of a host. Bytes in flight are lost.
     pub(super) fn drop_connections(&mut self, host: Ipv4Addr) {
         self.connections.retain(|_, connection| !connection.hosts.contains(&host));
     }
 
-    /// Forgets where a host listened.
+    /// Removes all listening sockets of a host.
     pub(super) fn forget_listeners(&mut self, host: Ipv4Addr) {
         self.listeners.retain(|(listener, _), _| *listener != host);
     }
@@ -121,7 +123,7 @@ impl SimulatedNetwork {
         self.listeners.contains_key(&place)
     }
 
-    /// A socket that receives connections; none if the port has one already.
+    /// Creates a socket that receives connections; `None` if the port is in use.
     pub(super) fn listen(&mut self, host: Ipv4Addr, port: u16) -> io::Result<Option<OwnedFd>> {
         if self.is_listening((host, port)) {
             return Ok(None);
@@ -131,7 +133,8 @@ impl SimulatedNetwork {
         Ok(Some(there))
     }
 
-    /// The socket of a connection that is being opened, and its port; none if the other side refuses it at once.
+    /// Starts to open a connection. Returns its socket and port; `None` if the other host can be reached but does not
+    /// listen.
     pub(super) fn connect(
         &mut self,
         (now, from): (u64, Ipv4Addr),
@@ -171,7 +174,7 @@ impl SimulatedNetwork {
         self.blocked.contains(&(from, to))
     }
 
-    /// Takes what has been sent, and hands over what arrives now. All of it goes into the trace.
+    /// Reads the bytes that have been sent, and delivers the bytes that are due. Every read goes into the trace.
     pub(super) fn carry(&mut self, now: u64, trace: &mut impl Hasher) -> io::Result<()> {
         self.take_sent(now, trace)?;
         let numbers: Vec<u64> = self.connections.keys().copied().collect();
@@ -194,7 +197,7 @@ impl SimulatedNetwork {
         Ok(())
     }
 
-    /// Opens a connection when it is time; false if nobody listens.
+    /// Opens a connection when it is due; `false` if no process listens.
     fn open(
         &self,
         connection: &mut SimulatedConnection,
@@ -249,7 +252,7 @@ impl SimulatedNetwork {
         Ok(())
     }
 
-    /// The next moment after `now` at which something arrives.
+    /// The next moment after `now` at which bytes arrive or a connection opens.
     pub(super) fn next_arrival(&self, now: u64) -> Option<u64> {
         let mut next: Option<u64> = None;
         let mut note = |due: u64| {
@@ -274,19 +277,19 @@ impl SimulatedNetwork {
 }
 
 impl SimulatedConnection {
-    /// Takes what one side has sent, or its end.
+    /// Reads the bytes, or the end, that one side has sent.
     fn take(&mut self, side: usize, due: u64, trace: &mut impl Hasher) -> io::Result<()> {
         let lane = &mut self.lanes[side];
         let mut bytes = vec![0; READ_BYTES];
         let count = match recv(self.ends[side].as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT) {
             Ok(count) => count,
             Err(Errno::EAGAIN) => return Ok(()),
-            // It was closed with bytes that it had not read.
+            // The other end was closed before it had read all bytes.
             Err(Errno::ECONNRESET | Errno::EPIPE) => 0,
             Err(error) => return Err(error.into()),
         };
         bytes.truncate(count);
-        // The bytes themselves tell of inodes and of times of files, which the kernel gives.
+        // Only the count: the bytes contain inodes and times of files, which the kernel chooses.
         trace.write_u64(count as u64);
         lane.last = lane.last.max(due);
         lane.bytes += count;
@@ -295,13 +298,13 @@ impl SimulatedConnection {
         Ok(())
     }
 
-    /// Hands over what has arrived from one side at the other one.
+    /// Writes the bytes of one side that are due to the other side.
     fn deliver(&mut self, side: usize, now: u64) -> io::Result<()> {
         let lane = &mut self.lanes[side];
         let to = self.ends[1 - side].as_raw_fd();
         while let Some((_, bytes)) = lane.sent.front_mut().filter(|(due, _)| *due <= now) {
             if bytes.is_empty() {
-                // It fails if the other side is gone, too.
+                // This fails if the receiver has already closed its end.
                 let _ = shutdown(to, Shutdown::Write);
                 lane.has_arrived = true;
                 lane.sent.pop_front();
@@ -317,7 +320,7 @@ impl SimulatedConnection {
                     lane.sent.pop_front();
                 }
                 Err(Errno::EAGAIN) => return Ok(()),
-                // Who is gone reads nothing: the sender learns of it by the end of the other direction.
+                // The receiver has closed its end. The sender notices by the end of the other direction.
                 Err(Errno::EPIPE | Errno::ECONNRESET) => {
                     lane.bytes -= bytes.len();
                     lane.sent.pop_front();
@@ -329,7 +332,7 @@ impl SimulatedConnection {
     }
 }
 
-/// Looks for events without waiting.
+/// Polls descriptors without waiting.
 pub(super) fn poll_now(polled: &mut [PollFd]) -> io::Result<()> {
     loop {
         match nix::poll::poll(polled, nix::poll::PollTimeout::ZERO) {
@@ -339,19 +342,20 @@ pub(super) fn poll_now(polled: &mut [PollFd]) -> io::Result<()> {
     }
 }
 
-/// Whether events were found; also those that have no name here, as that the other side sends no more.
+/// Whether a poll found events, including events that this library has no name for, such as the end of the other side's
+/// bytes.
 pub(super) fn has_events(polled: &PollFd) -> bool {
     polled.any().unwrap_or(true)
 }
 
-/// The sockets of the simulation and of a thread, over which the two speak.
+/// The two ends of the socket between the simulation and a thread.
 pub(super) fn thread_sockets() -> io::Result<(OwnedFd, OwnedFd)> {
     let (here, there) = pair(SockType::SeqPacket)?;
     setsockopt(&here, ReceiveTimeout, &TimeVal::seconds(RUN_SECONDS_MAX))?;
     Ok((here, there))
 }
 
-/// A descriptor that is polled for events.
+/// A descriptor and the events for which it is polled.
 pub(super) fn polled(file: BorrowedFd, events: u16) -> PollFd {
     PollFd::new(file, PollFlags::from_bits_retain(events as i16))
 }

@@ -7,63 +7,64 @@ use crate::random::SplitMix;
 
 /// The host of the server.
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// Clients of a history.
+/// The number of clients in a history.
 pub(super) const CLIENTS: u64 = 3;
-/// Faults of a history at most.
+/// The largest number of faults in a history.
 const FAULTS_MAX: u64 = 8;
-/// The time in which faults begin. Without any, clients are done in as long.
+/// Faults begin within this time. Without faults, clients need about as long for all their transactions.
 const FAULTS_WITHIN: u64 = 250 * MILLISECOND;
-/// How long a fault waits for clients to be at what it aims at.
+/// The longest time that a fault waits until clients do what it aims at.
 pub(super) const AIMED_WITHIN: u64 = 50 * MILLISECOND;
 pub(super) const MILLISECOND: u64 = 1_000_000;
 
-/// What the busiest client of a history does.
+/// The activity of the busiest client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClientActivity {
-    /// It waits for the answer to a commit.
+    /// The client waits for the answer to a commit.
     Committing,
-    /// It holds a lock.
+    /// The client holds a lock.
     Locking,
-    /// It reads, or has ended.
+    /// The client reads, or has ended.
     Other,
 }
 
-/// A fault, and when it comes.
+/// A fault with its time.
 #[derive(Clone, Debug)]
 pub(super) struct PlannedFault {
-    /// From the start of the clients.
+    /// The earliest time at which it begins, in nanoseconds after the start of the clients.
     pub(super) time: u64,
-    /// What the clients are to be at; it is waited for, but not for long.
+    /// The fault waits, for at most [`AIMED_WITHIN`], until clients do this.
     pub(super) aim: Option<ClientActivity>,
     pub(super) begin: Vec<PlannedEvent>,
-    /// What ends it, if it lasts.
+    /// The events that end the fault; empty if it does not last.
     pub(super) end: Vec<PlannedEvent>,
-    /// From its beginning to its end.
+    /// The time from its beginning to its end, in nanoseconds.
     pub(super) lasts: u64,
 }
 
-/// A fault, or the end of one.
+/// The beginning or the end of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlannedEvent {
-    /// The way from one host to another is blocked, or free again.
+    /// The direction from one host to another is blocked (`true`), or unblocked.
     Way(Ipv4Addr, Ipv4Addr, bool),
     DropConnections(Ipv4Addr),
-    /// Messages are so many times slower than usual.
+    /// Messages are slower than usual, by this factor.
     Delay(u64),
-    /// The server is killed, or its host loses power, too.
+    /// The server is killed; if `true`, its host loses power, too.
     KillServer(bool),
     StartServer,
     KillClient(u64),
-    /// The server's disk fails in this way from now on, or no more.
+    /// A fault of the server's disk begins (`true`), or ends.
     Disk(FaultKind, bool),
-    /// The server's disk is so many times slower than usual.
+    /// The server's disk is slower than usual, by this factor.
     SlowDisk(u64),
-    /// The time of day of a host is set forwards, or back.
+    /// The time of day of a host changes by this many nanoseconds.
     SetClock(Ipv4Addr, i64),
 }
 
 impl PlannedEvent {
-    /// The name of a fault that strikes when it begins; none if it waits for an operation, or if this is the end of one.
+    /// The name of a fault that strikes when it begins; `None` for a fault that strikes the next operation, and for the
+    /// end of a fault.
     pub(super) fn strikes_at_once(self) -> Option<&'static str> {
         Some(match self {
             _ if self.is_end() => return None,
@@ -80,7 +81,7 @@ impl PlannedEvent {
         })
     }
 
-    /// Whether it ends a fault.
+    /// Whether this event ends a fault.
     fn is_end(self) -> bool {
         matches!(
             self,
@@ -116,7 +117,7 @@ pub(super) fn plan(random: &mut SplitMix) -> Vec<PlannedFault> {
     faults
 }
 
-/// A fault, and its end if it lasts.
+/// Draws a fault: the events that begin it, and the events that end it if it lasts.
 fn draw(random: &mut SplitMix) -> (Vec<PlannedEvent>, Vec<PlannedEvent>) {
     let host = host_of(random.below(CLIENTS));
     let ways = |ways: &[(Ipv4Addr, Ipv4Addr)]| {

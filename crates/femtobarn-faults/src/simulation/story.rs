@@ -1,7 +1,11 @@
-//! The history of a seed: clients write to a server while the network, the server and the clients fail; then all is checked.
+//! The history of a seed: clients write to a server while the network, the server and the clients fail. Then it is
+//! checked.
 //!
-//! What is checked: each client that was not killed ends, in a bounded time of the simulation; the history is one of snapshot
-//! isolation, which has every commit that was acknowledged, once, in the order of their numbers; the federation is sound.
+//! Checks:
+//! 1. Each client that was not killed ends within a bounded simulated time.
+//! 2. The history satisfies snapshot isolation. It has every acknowledged commit once, in the order of the commits'
+//!    numbers.
+//! 3. The federation is sound.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -22,35 +26,35 @@ use super::world::{ProcessOutput, World};
 use crate::history::{ObservedTransaction, recorder};
 use crate::random::SplitMix;
 
-/// Transactions of each client.
+/// The number of transactions of each client.
 const TRANSACTIONS: u64 = 6;
 
 const SECOND: u64 = 1000 * MILLISECOND;
-/// What a server says that cannot begin.
+/// The beginning of the last error line of a server that cannot start.
 const NOT_BEGUN: &str = "cannot serve ";
-/// What a server's log says if it takes no commits any more: after a failed sync of the catalogue's log.
+/// A text in the log of a server that accepts no more commits because a sync of the catalogue's log failed.
 const MUST_RESTART: &str = "restart the server";
-/// How often an operator looks at that log.
+/// The time between two looks of the operator at the server's log.
 const LOOKED_EVERY: u64 = 2 * SECOND;
-/// When an operator starts a server again that could not begin, or that has to be restarted.
+/// The time after which the operator starts a server again that could not start or had to be stopped.
 const RESTARTED_AFTER: u64 = SECOND;
-/// The time in which all clients are answered or refused once no fault lasts.
+/// After the last fault has ended, all clients get an answer or a refusal within this time.
 const ANSWERED_WITHIN: u64 = 600 * SECOND;
 
-/// What happened in a history that passed all checks.
+/// A summary of a history that passed all checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToldStory {
-    /// A number that stands for all of it.
+    /// A hash of the whole history.
     pub trace: u64,
-    /// Transactions that were committed.
+    /// The number of committed transactions.
     pub commits: u64,
-    /// Faults that began.
+    /// The number of faults that began.
     pub faults: u64,
-    /// Calls of threads to the simulation.
+    /// The number of calls of threads to the simulation.
     pub steps: u64,
-    /// The time that it took in the simulation, in milliseconds.
+    /// The simulated duration, in milliseconds.
     pub milliseconds: u64,
-    /// How often a fault struck while clients were busy in this way.
+    /// The number of strikes for each fault and each activity of the clients at that moment.
     pub strikes: BTreeMap<(&'static str, ClientActivity), u64>,
 }
 
@@ -60,27 +64,27 @@ struct Story {
     place: PathBuf,
     server: Option<usize>,
     before_server: BeforeServer,
-    /// When an operator starts the server again.
+    /// The time at which the operator starts the server again.
     restart: Option<u64>,
-    /// When an operator looks at the server's log.
+    /// The time of the operator's next look at the server's log.
     next_look: u64,
-    /// How many times the server was killed more often than started.
+    /// The number of kills of the server by faults that have not ended yet.
     ends: u64,
     clients: Vec<usize>,
     killed: Vec<u64>,
-    /// The faults until now, with the times.
+    /// The beginnings and ends of faults so far, with their times.
     events: Vec<(u64, PlannedEvent)>,
-    /// The ends of faults that last, in the order of their times.
+    /// The future ends of current faults, in the order of their times.
     ends_of_faults: VecDeque<(u64, PlannedEvent)>,
     strikes: BTreeMap<(&'static str, ClientActivity), u64>,
 }
 
-/// What there was when the server was started.
+/// Counts at the moment when the server was started, to tell its own errors from those of earlier servers.
 #[derive(Default)]
 struct BeforeServer {
-    /// The bytes that earlier servers had told.
+    /// The size of the errors of earlier servers, in bytes.
     told: usize,
-    /// Operations on its disk that had failed.
+    /// The number of failed operations on the server's disk.
     failures: u64,
 }
 
@@ -91,7 +95,7 @@ impl Story {
         self.world.start(host, arguments, &told).map_err(|error| format!("{name}: {error}"))
     }
 
-    /// The server's disk, and what its programs record of it.
+    /// The paths of the server's disk and of the trace of its operations.
     fn disk(&self) -> [PathBuf; 2] {
         ["disk", "trace"].map(|name| self.place.join(name))
     }
@@ -105,7 +109,7 @@ impl Story {
         lost.map_err(|error| format!("the server's disk: {error}"))
     }
 
-    /// Starts the process that makes a federation on a new disk.
+    /// Starts the process that creates a federation on a new disk.
     fn prepare(&mut self) -> Result<usize, String> {
         let [disk, trace] = self.disk();
         fs::create_dir(&disk).map_err(|error| format!("{}: {error}", disk.display()))?;
@@ -130,7 +134,8 @@ impl Story {
         self.world.kill(server).map_err(|error| format!("the server: {error}"))
     }
 
-    /// A server may refuse to begin if its disk fails meanwhile; an operator starts it again. It never ends later.
+    /// A server may refuse to start if its disk fails meanwhile; then the operator starts it again. A server that has
+    /// started must not end by itself.
     fn check_server(&mut self, server: usize) -> Result<(), String> {
         let Some(status) = self.world.status(server) else { return Ok(()) };
         let errors = self.server_errors();
@@ -146,12 +151,13 @@ impl Story {
         Ok(())
     }
 
-    /// What the server has told since it was started.
+    /// The errors of the server since it was started.
     fn server_errors(&self) -> String {
         self.errors("server").split_off(self.before_server.told)
     }
 
-    /// Does what an operator does: looks at the server's log from time to time, and restarts the server if it says so.
+    /// Acts as the operator: looks at the server's log from time to time, and restarts the server if the log demands
+    /// it.
     fn operate(&mut self) -> Result<(), String> {
         let now = self.world.now();
         if self.next_look <= now {
@@ -213,13 +219,14 @@ impl Story {
         *self.strikes.entry((fault, self.activity())).or_default() += 1;
     }
 
-    /// By what clients have told: a transaction is announced when it has its first lock, and again when it commits.
+    /// The activity of the busiest client, by the clients' output: a client announces a transaction when it has its
+    /// first lock, and again before it commits.
     fn activity(&self) -> ClientActivity {
         let lives = |client: &u64| self.world.status(self.clients[*client as usize]).is_none();
         let of = |client: u64| {
             let text = fs::read_to_string(self.place.join(format!("client{client}.out")));
             let text = text.unwrap_or_default();
-            // A transaction that ended, perhaps with an unknown outcome, took some time.
+            // The line of a transaction that has ended, perhaps with an unknown outcome, has a time.
             let is_announced = |line: &&str| {
                 let told = ObservedTransaction::from_line(line);
                 told.is_some_and(|told| told.time.is_empty())
@@ -233,7 +240,7 @@ impl Story {
         (0..CLIENTS).filter(lives).map(of).min().unwrap_or(ClientActivity::Other)
     }
 
-    /// Goes on, but not beyond `until`.
+    /// Lets the simulation make one step, but not beyond the time `until`.
     fn step(&mut self, until: u64) -> Result<(), String> {
         let now = self.world.now();
         self.world.step(until).map_err(|error| format!("after {now} ns: {error}"))?;
@@ -243,7 +250,7 @@ impl Story {
         self.server.map_or(Ok(()), |server| self.check_server(server))
     }
 
-    /// Goes on until all clients have ended; returns the number of faults.
+    /// Runs until all clients have ended. Returns the number of faults that began.
     fn run(&mut self, faults: Vec<PlannedFault>) -> Result<u64, String> {
         let begin = self.world.now();
         let last = faults.iter().map(|fault| fault.time + AIMED_WITHIN + fault.lasts).max();
@@ -263,7 +270,7 @@ impl Story {
         Ok((count - faults.len()) as u64)
     }
 
-    /// Begins the faults whose time has come. Returns when the next one may begin, at the latest.
+    /// Begins the faults that are due. Returns the latest time at which the next fault begins.
     fn begin_faults(
         &mut self,
         begin: u64,
@@ -303,7 +310,7 @@ impl Story {
         aim.is_none_or(|aim| aim == self.activity())
     }
 
-    /// What clients told, each transaction as it was told last.
+    /// The transactions that clients printed: of each transaction, the last line.
     fn told(&self, trace: &mut impl Hasher) -> Result<Vec<ObservedTransaction>, String> {
         let mut history = vec![];
         for client in 0..CLIENTS {
@@ -325,7 +332,7 @@ impl Story {
         Ok(history)
     }
 
-    /// A thread that panicked may have ended alone.
+    /// Checks that no thread panicked: a panic can end a thread without its process.
     fn check_threads(&self) -> Result<(), String> {
         let clients = (0..CLIENTS).map(|client| format!("client{client}"));
         for name in clients.chain(["server".to_owned()]) {
@@ -349,11 +356,11 @@ impl Story {
     }
 }
 
-/// Makes the history of a seed in an empty folder, by processes that run `program`, and checks it. Every call of a thread goes into
-/// the file `log`, if there is one.
+/// Produces the history of a seed in an empty folder, by processes that run `program`, and checks it. If `log` is
+/// given, every call of a thread is written to that file.
 ///
 /// # Errors
-/// The first thing that is not as it must be, and the faults until then.
+/// The first check that failed, and the faults so far.
 pub fn tell(
     seed: u64,
     program: &Path,
@@ -398,7 +405,7 @@ impl Story {
         }
         for client in 0..CLIENTS {
             let url = format!("root://{SERVER}:{PORT}//fed");
-            // The first numbers are those of objects that the federation has from the beginning.
+            // Not from 0: the first numbers belong to objects that the federation has from the beginning.
             let arguments = ["write", &url, &(client + 1).to_string(), &TRANSACTIONS.to_string()];
             let process = self.start(host_of(client), &format!("client{client}"), &arguments)?;
             self.clients.push(process);
@@ -419,7 +426,7 @@ impl Story {
         Ok(ToldStory { trace, commits, faults, steps, milliseconds, strikes })
     }
 
-    /// Returns how many transactions were committed.
+    /// Checks the history and the federation. Returns the number of committed transactions.
     fn check_federation(&self, history: Vec<ObservedTransaction>) -> Result<u64, String> {
         let federation = Federation::open(&self.federation()).map_err(|error| error.to_string())?;
         let commits = recorder::judge(&federation, history)?;

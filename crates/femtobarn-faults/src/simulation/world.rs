@@ -1,6 +1,6 @@
-//! Processes and threads of a simulation, and its time.
+//! The processes and threads of a simulation, and the simulated time.
 //!
-//! Invariant: which thread runs next is drawn from those that can, in the order of their numbers.
+//! Invariant: the next thread is drawn from all threads that can run, which are listed in the order of their numbers.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
@@ -24,10 +24,10 @@ use crate::random::SplitMix;
 /// The longest time between two calls, in nanoseconds.
 const STEP_NS_MAX: u64 = 20_000;
 
-/// Whether processes of simulations have their memory at the same addresses in every run. If the kernel refuses that, as in some
-/// containers, two histories of a seed may differ.
+/// Whether simulated processes have their memory at the same addresses in every run. If the kernel refuses that, as in
+/// some containers, two histories of the same seed may differ.
 pub fn are_addresses_kept() -> bool {
-    // Only this thread, and what it starts, is changed.
+    // This changes only the new thread, and processes that it starts.
     std::thread::spawn(lie_where_others_lie).join().is_ok_and(|is_kept| is_kept)
 }
 
@@ -42,7 +42,7 @@ pub struct World {
     /// The hosts.
     pub hosts: SimulatedHosts,
     trace: DefaultHasher,
-    /// Has every call, with the trace until then.
+    /// Receives every call, with the trace so far.
     log: Option<BufWriter<File>>,
     steps: u64,
     waits: u64,
@@ -60,17 +60,17 @@ struct SimulatedThread {
     state: ThreadState,
 }
 
-/// What a thread does.
+/// The state of a thread.
 enum ThreadState {
-    /// It can go on, with this answer.
+    /// The thread can continue, with this answer.
     Ready(i64, u64, Option<OwnedFd>),
     Waiting(u64, AwaitedThing),
     Ended,
 }
 
-/// What a thread waits for, if not for a time alone.
+/// The thing that a thread waits for, apart from its deadline.
 enum AwaitedThing {
-    /// The outcome of what has to take its time.
+    /// Only the deadline; then the thread continues with this result.
     Time(i64),
     /// An address, and the number of the wait.
     Address(u64, u64),
@@ -78,7 +78,7 @@ enum AwaitedThing {
     Thread(usize),
 }
 
-/// Where the output of a process goes.
+/// The files that receive the output of a process.
 pub struct ProcessOutput<'a> {
     /// Its standard output.
     pub output: &'a Path,
@@ -87,7 +87,7 @@ pub struct ProcessOutput<'a> {
 }
 
 impl World {
-    /// A simulation of processes that run a program.
+    /// Creates a simulation whose processes run `program`.
     pub fn new(seed: u64, program: &Path) -> Self {
         let mut random = SplitMix(seed);
         let network = SimulatedNetwork::new(SplitMix(random.draw()));
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Writes every call into a file from now on, so that two histories can be compared.
+    /// From now on writes every call to a file, so that two histories can be compared.
     ///
     /// # Errors
     /// Those of the system.
@@ -116,17 +116,17 @@ impl World {
         Ok(())
     }
 
-    /// The time, in nanoseconds.
+    /// The simulated time, in nanoseconds.
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// A number that stands for all that has happened.
+    /// A hash of everything that has happened so far.
     pub fn trace(&self) -> u64 {
         self.trace.finish()
     }
 
-    /// Calls of threads until now.
+    /// The number of calls of threads so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
@@ -171,7 +171,7 @@ impl World {
         self.threads.len() - 1
     }
 
-    /// How a process has ended; none while it runs.
+    /// The exit status of a process; `None` while it runs.
     pub fn status(&self, process: usize) -> Option<ExitStatus> {
         self.processes[process].status
     }
@@ -198,7 +198,7 @@ impl World {
         Ok(())
     }
 
-    /// Blocks or frees the way from one host to another.
+    /// Blocks or unblocks the direction from one host to another.
     pub fn block(&mut self, from: Ipv4Addr, to: Ipv4Addr, is_blocked: bool) {
         self.network.block(from, to, is_blocked);
     }
@@ -213,16 +213,15 @@ impl World {
         self.network.drop_connections(host);
     }
 
-    /// Makes all messages so many times slower than usual.
+    /// Makes all messages slower than usual, by the factor `times`.
     pub fn slow_down(&mut self, times: u64) {
         self.network.delays = DELAYS.start * times..DELAYS.end * times;
     }
 
-    /// Lets a thread run until its next call, or time go on if none can, but not beyond `until`.
+    /// Lets one thread run until its next call. If no thread can run, the time advances, but not beyond `until`.
     ///
-    /// # Errors
-    /// Those of the system; `Deadlock` if no thread can ever run again; `TimedOut` if one waits for something that is not
-    /// simulated.
+    /// # Errors Errors of the system; `Deadlock` if no thread can ever run again; `TimedOut` if a thread waits for
+    /// something that is not simulated.
     pub fn step(&mut self, until: u64) -> io::Result<()> {
         self.network.carry(self.now, &mut self.trace)?;
         self.note_events()?;
@@ -248,7 +247,7 @@ impl World {
         }
     }
 
-    /// Makes threads ready whose events or deadlines have come.
+    /// Marks threads as ready whose events have occurred or whose deadlines have passed.
     fn note_events(&mut self) -> io::Result<()> {
         let (mut asked, mut of) = (vec![], vec![]);
         for (at, thread) in self.threads.iter().enumerate() {
@@ -274,7 +273,7 @@ impl World {
         Ok(())
     }
 
-    /// Answers a thread, and takes its next call.
+    /// Answers a thread, and handles its next call.
     fn run(&mut self, number: usize) -> io::Result<()> {
         self.steps += 1;
         let thread = &mut self.threads[number];
@@ -305,11 +304,11 @@ impl World {
         self.note(number, &call)?;
         let state = self.handle(number, &call, files)?;
         self.threads[number].state = state;
-        // The new thread can go on when the caller has created it, which it has by its next call.
+        // The new thread can run only after the caller has created it; the caller's next call comes after that.
         if call.kind == ThreadCallKind::StartThread { self.run(number) } else { Ok(()) }
     }
 
-    /// Addresses are left out of the trace: where memory is does not matter.
+    /// Adds a call to the trace and the log. Addresses are left out of the trace: the place of memory does not matter.
     fn note(&mut self, number: usize, call: &ThreadCall) -> io::Result<()> {
         let mut words = vec![number as u64, call.kind as u64, self.now];
         match call.kind {
@@ -327,7 +326,7 @@ impl World {
         Ok(())
     }
 
-    /// What a thread does after its call.
+    /// Executes a call. Returns the state of its thread afterwards.
     fn handle(
         &mut self,
         number: usize,
@@ -393,7 +392,7 @@ impl World {
         })
     }
 
-    /// Wakes threads of a process that wait at an address, those first that have waited longest.
+    /// Wakes at most `count` threads of a process that wait at an address; threads that have waited longest come first.
     fn wake(&mut self, process: usize, address: u64, count: u64) -> i64 {
         let mut waiting: Vec<(u64, usize)> = vec![];
         for (at, thread) in self.threads.iter().enumerate() {
@@ -411,7 +410,7 @@ impl World {
         waiting.len() as i64
     }
 
-    /// Waits until the kernel has ended a thread, so that what it frees at its end is free for the next one.
+    /// Waits until the kernel has ended a thread, so that the memory that it frees is available to the next thread.
     fn await_end(&self, process: usize, thread: u64) {
         let id = self.processes[process].child.id();
         let place = format!("/proc/{id}/task/{thread}");
@@ -421,12 +420,12 @@ impl World {
     }
 }
 
-/// No process outlives its simulation.
+/// Ends all processes, so that no process outlives its simulation.
 impl Drop for World {
     fn drop(&mut self) {
         for process in &mut self.processes {
             if process.status.is_none() {
-                // It may have ended by itself.
+                // The process may already have ended.
                 drop(process.child.kill());
                 drop(process.child.wait());
             }
@@ -434,11 +433,11 @@ impl Drop for World {
     }
 }
 
-/// With this, a program and its memory lie at the same addresses in every run.
+/// With this flag, a program and its memory have the same addresses in every run.
 const RANDOM_NOWHERE: libc::c_ulong = libc::ADDR_NO_RANDOMIZE as libc::c_ulong;
 
-/// Gives the program that is started now the addresses that it has in every run, where the kernel allows that: some programs
-/// behave by the addresses of what they wait for. Returns whether it does.
+/// Gives the program that this thread starts the same addresses in every run, because the behaviour of some programs
+/// depends on the addresses that they wait at. Returns whether the kernel allows it.
 fn lie_where_others_lie() -> bool {
     const ASKED: libc::c_ulong = 0xffff_ffff;
     // SAFETY: no memory is touched.

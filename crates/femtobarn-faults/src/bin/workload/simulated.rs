@@ -1,10 +1,11 @@
-//! A process of a simulation: its threads run one at a time, as the simulation says, which has its standard input.
+//! A process of a simulation. Its threads run one at a time, in the order that the simulation chooses; the standard
+//! input is the socket to the simulation.
 //!
 //! | arguments | action |
 //! |---|---|
 //! | `prepare DISK TRACE` | creates a federation with empty registers on a disk, and records its operations on files |
-//! | `serve DISK TRACE ADDRESS` | serves it until it is killed, and records likewise |
-//! | `write URL WRITER COUNT` | is one writer of a history; prints its transactions, each before it commits, too |
+//! | `serve DISK TRACE ADDRESS` | serves that federation until it is killed, and records its operations on files |
+//! | `write URL WRITER COUNT` | is one writer of a history; prints transactions at first locks, commits and ends |
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -19,12 +20,12 @@ use femtobarn_server::config::{Allowed, AuthConfig, Config, ExportConfig, LogCon
 
 use crate::interposer::{self, OperationRecord};
 
-/// How long a writer waits for a server that does not answer.
+/// The time after which a writer gives up on a server that does not answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The pause between two attempts to reach the server for the first time.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Enters the simulation, and does what `words` say.
+/// Enters the simulation, and executes the action of `words`.
 pub(crate) fn run(seed: &str, words: &[&str]) -> Result<(), String> {
     interposer::simulate(seed.parse().map_err(|error| format!("{seed}: {error}"))?);
     match words {
@@ -42,7 +43,7 @@ pub(crate) fn run(seed: &str, words: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Where the federation is on a disk.
+/// The path of the federation on a disk.
 fn federation_on(disk: &str) -> PathBuf {
     Path::new(disk).join("fed")
 }

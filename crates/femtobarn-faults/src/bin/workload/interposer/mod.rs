@@ -1,13 +1,14 @@
-//! Stands between this program and the kernel.
+//! Replaces functions of the C library, between this program and the kernel.
 //!
 //! | module | functions of the C library |
 //! |---|---|
-//! | `c_library` | those that change files, as `watch` says |
-//! | `threads` | threads, their waits for each other, and random numbers |
+//! | `c_library` | functions that change files, which `watch` records |
+//! | `threads` | start and end of threads, waits between threads, random numbers |
 //! | `waits` | clocks, sleeps and waits for descriptors |
 //! | `sockets` | connections |
 //!
-//! The last three do what the simulation says, which `turns` asks; without a simulation they forward to the kernel.
+//! In a simulation, the last three ask it by `turns`, and follow its answers. Without a simulation they forward to the
+//! kernel.
 //!
 //! The linker takes the first definition of a name that it finds, and the program's own comes before the C library's.
 

@@ -1,5 +1,5 @@
-//! Connections. A socket for the internet becomes one end of a pair of local sockets, of which the simulation has the other
-//! end, when it connects or listens.
+//! Connections. When an internet socket connects or listens, it becomes one end of a pair of local sockets, and the
+//! simulation has the other end.
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
@@ -14,10 +14,10 @@ use super::turns::{ask, errno, fail, is_simulated, kernel, now};
 use super::waits::await_events;
 use super::watch::forget;
 
-/// Pause before a lock is asked for again.
+/// The pause before the next attempt to get a lock.
 const LOCK_PAUSE_NS: u64 = 100_000;
 
-/// An address and a port, as the machine writes numbers.
+/// An address and a port, in the byte order of this machine.
 type Place = (u32, u16);
 
 /// A socket of the simulation.
@@ -28,7 +28,7 @@ struct SimulatedSocket {
     is_listening: bool,
 }
 
-/// By their descriptors.
+/// The sockets of the simulation, by their descriptors.
 static SOCKETS: Mutex<Vec<Option<SimulatedSocket>>> = Mutex::new(vec![]);
 
 fn socket_of(file: c_int) -> Option<SimulatedSocket> {
@@ -46,7 +46,7 @@ fn set_socket(file: c_int, socket: Option<SimulatedSocket>) {
     }
 }
 
-/// The place that an address tells; none if it is not one of the internet, version 4.
+/// The host and port of an address; `None` if it is not an IPv4 address.
 ///
 /// # Safety
 /// `address` must point to as many bytes as `length` says.
@@ -60,7 +60,7 @@ unsafe fn place_of(address: *const sockaddr, length: socklen_t) -> Option<Place>
     Some((u32::from_be(address.sin_addr.s_addr), u16::from_be(address.sin_port)))
 }
 
-/// Writes an address, as much of it as there is room for.
+/// Writes an address, shortened to the caller's buffer.
 ///
 /// # Safety
 /// `length` must point to the number of bytes at `address`, unless both are null.
@@ -91,7 +91,7 @@ fn is_blocking(file: c_int) -> bool {
     flags_of(file) & libc::O_NONBLOCK == 0
 }
 
-/// Makes `file` the descriptor of what `new` is, with the flags that it had.
+/// Replaces the socket of descriptor `file` by `new`. The descriptor keeps its flags.
 fn replace(file: c_int, new: &OwnedFd) {
     let (flags, new) = (flags_of(file), c_long::from(new.as_raw_fd()));
     // SAFETY: no memory is touched.
@@ -153,7 +153,7 @@ unsafe extern "C" fn connect(file: c_int, address: *const sockaddr, length: sock
     if !waits {
         return fail(libc::EINPROGRESS);
     }
-    // A socket can be written to when it is connected.
+    // A socket becomes writable when it is connected.
     await_events(&[(file, libc::POLLOUT)], NEVER);
     0
 }
@@ -239,7 +239,7 @@ unsafe fn told(
     0
 }
 
-/// Of a simulated socket, only its time-outs are set: nothing else has a meaning for it.
+/// Of a simulated socket, only time-outs are set; other options have no meaning for it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn setsockopt(
     file: c_int,
@@ -266,7 +266,8 @@ unsafe extern "C" fn close(file: c_int) -> c_int {
     unsafe { kernel(libc::SYS_close, [file.into(), 0, 0, 0, 0, 0]) as c_int }
 }
 
-/// The C library's takes any number of arguments. A lock is asked for until it is free.
+/// The function of the C library takes any number of arguments. A call that waits for a lock tries again until the lock
+/// is free.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fcntl(file: c_int, command: c_int, argument: c_long) -> c_int {
     let asked = match command {
@@ -289,7 +290,7 @@ unsafe extern "C" fn fcntl(file: c_int, command: c_int, argument: c_long) -> c_i
     done
 }
 
-/// When a call that blocks on a socket is given up.
+/// The time at which a blocking call on a socket gives up.
 fn deadline_of(file: c_int, name: c_int) -> u64 {
     let mut time = timeval { tv_sec: 0, tv_usec: 0 };
     let mut size = size_of::<timeval>() as socklen_t;
@@ -305,7 +306,8 @@ fn deadline_of(file: c_int, name: c_int) -> u64 {
     }
 }
 
-/// Tries a call that must not wait in the kernel until it is done, while the descriptor may block.
+/// Repeats a non-blocking call until it is done or the socket's time-out is over. If the descriptor is itself
+/// non-blocking, there is one attempt.
 fn wait_until_done(
     file: c_int,
     (events, timeout): (c_short, c_int),
@@ -327,7 +329,7 @@ fn wait_until_done(
 const READING: (c_short, c_int) = (libc::POLLIN, libc::SO_RCVTIMEO);
 const WRITING: (c_short, c_int) = (libc::POLLOUT, libc::SO_SNDTIMEO);
 
-/// The flag of calls that must not wait in the kernel, for simulated sockets.
+/// Adds the flag of non-blocking calls, for simulated sockets.
 fn without_wait(file: c_int, flags: c_int) -> c_int {
     if socket_of(file).is_some() { flags | libc::MSG_DONTWAIT } else { flags }
 }
@@ -355,7 +357,7 @@ unsafe extern "C" fn send(
     if with == flags { attempt() as ssize_t } else { wait_until_done(file, WRITING, attempt) }
 }
 
-/// Writes to a simulated socket; none if the descriptor is none.
+/// Writes to a simulated socket; `None` if the descriptor is not a simulated socket.
 ///
 /// # Safety
 /// The arguments must be those of a call to `writev`.

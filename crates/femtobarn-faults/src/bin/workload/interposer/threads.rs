@@ -1,4 +1,4 @@
-//! Threads: their begin and end, their waits for each other, and random numbers.
+//! Threads: their start and end, their waits for each other, and random numbers.
 
 use std::os::fd::IntoRawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -16,10 +16,10 @@ use super::waits::nanoseconds;
 
 /// The last rounds of a thread's destructors are those of this one.
 const ROUNDS: usize = 3;
-/// Pause before a mutex is asked for again.
+/// The pause before the next attempt to get a mutex.
 const MUTEX_PAUSE_NS: u64 = 10_000;
 
-/// Above the numbers that Linux gives to processes, so that none is taken for this one.
+/// Above the numbers that Linux gives to processes, so that no other process is mistaken for a simulated one.
 const FIRST_PROCESS_ID: pid_t = 5_000_000;
 
 static RANDOM: Mutex<SplitMix> = Mutex::new(SplitMix(0));
@@ -30,7 +30,7 @@ static END: AtomicU64 = AtomicU64::new(0);
 
 type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// What a thread begins with.
+/// The arguments of a new thread.
 struct Beginning {
     routine: Routine,
     argument: *mut c_void,
@@ -47,7 +47,7 @@ pub(super) fn begin(seed: u64) {
     END.store(u64::from(key), Ordering::Relaxed);
 }
 
-/// Makes [`end_thread`] run when this thread's other destructors have.
+/// Makes [`end_thread`] run after this thread's other destructors.
 fn end_later(round: usize) {
     let key = END.load(Ordering::Relaxed) as pthread_key_t;
     // SAFETY: the key was made, and its value is a number that is never followed.
@@ -108,7 +108,7 @@ unsafe extern "C" fn pthread_join(thread: pthread_t, value: *mut *mut c_void) ->
     if is_simulated() {
         let number = {
             let mut joinable = JOINABLE.lock();
-            // The C library uses the names of threads again: the last one is meant.
+            // The C library reuses the handles of threads: the last entry is the current one.
             let at = joinable.iter().rposition(|(name, _)| *name == thread);
             at.map(|at| joinable.remove(at).1)
         };
@@ -139,7 +139,7 @@ unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
     }
 }
 
-/// Two cores, on every machine.
+/// Reports two cores, on every machine.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sched_getaffinity(
     process: pid_t,
@@ -159,7 +159,7 @@ unsafe extern "C" fn sched_getaffinity(
     0
 }
 
-/// A number of this process that follows from the seed, which messages tell.
+/// A process number that follows from the seed, because messages contain it.
 #[unsafe(no_mangle)]
 extern "C" fn getpid() -> pid_t {
     if is_simulated() {
@@ -177,7 +177,8 @@ extern "C" fn sched_yield() -> c_int {
     0
 }
 
-/// The C library's takes any number of arguments: here as many as the kernel has for any call.
+/// The function of the C library takes any number of arguments; this one takes the most that any call of the kernel
+/// has.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn syscall(
     number: c_long,

@@ -1,9 +1,10 @@
-//! The turns of a simulated process: its threads run one at a time, in the order that the simulation says, by the clocks of its
-//! host.
+//! The turns of a simulated process: its threads run one at a time, in the order that the simulation chooses, with the
+//! clocks of its host.
 //!
 //! Invariants:
-//! 1. A thread that waits for anything but the kernel's own work asks the simulation, and the kernel at most whether it has to wait.
-//! 2. Descriptors are the kernel's, so what a call reads or writes, and which events there are, is as without a simulation.
+//! 1. A thread waits in the simulation, not in the kernel, for everything except the kernel's own work. It asks the
+//!    kernel only whether it has to wait.
+//! 2. Descriptors are real descriptors of the kernel, so reads, writes and events work as without a simulation.
 //! 3. Threads that do not run in a simulation call the C library as usual.
 
 use std::cell::Cell;
@@ -27,7 +28,7 @@ thread_local! {
 
 /// The clocks at the last answer.
 static TIMES: Mutex<HostTimes> = Mutex::new(HostTimes { simulation: 0, monotonic: 0, of_day: 0 });
-/// How often they were read since.
+/// The number of times that clocks were read since the last answer.
 static CLOCK_READS: AtomicU64 = AtomicU64::new(0);
 
 /// Enters the simulation. Random numbers follow from `seed`.
@@ -36,7 +37,7 @@ pub(crate) fn start(seed: u64) {
     enter(MAIN_SOCKET);
 }
 
-/// Makes this thread a simulated one, and waits for its turn.
+/// Makes this thread a simulated thread, and waits for its turn.
 pub(super) fn enter(socket: RawFd) {
     SOCKET.set(socket);
     drop(await_answer());
@@ -46,14 +47,14 @@ pub(super) fn is_simulated() -> bool {
     SOCKET.get() >= 0
 }
 
-/// The outcome of a call.
+/// The result of a call.
 pub(super) struct Answered {
     pub(super) result: i64,
     pub(super) argument: u64,
     pub(super) file: Option<OwnedFd>,
 }
 
-/// Calls the simulation, and waits until this thread may go on.
+/// Sends a call to the simulation, and waits until this thread may continue.
 pub(super) fn ask(kind: ThreadCallKind, arguments: [u64; 3], files: &[RawFd]) -> Answered {
     tell(kind, arguments, files);
     await_answer()
@@ -79,7 +80,7 @@ fn end() -> ! {
     unsafe { libc::_exit(3) }
 }
 
-/// The clocks, which go on while they are read.
+/// The clocks. Each reading advances them a little.
 pub(super) fn times() -> HostTimes {
     let passed = CLOCK_READS.fetch_add(1, Ordering::Relaxed) * CLOCK_READ_NS;
     let HostTimes { simulation, monotonic, of_day } = *TIMES.lock();
@@ -92,7 +93,7 @@ pub(super) fn now() -> u64 {
     times().monotonic
 }
 
-/// A function of the C library that one of this program hides.
+/// The function of the C library that a function of this program replaces.
 pub(super) fn hidden(name: &CStr, found: &AtomicUsize) -> usize {
     let known = found.load(Ordering::Relaxed);
     if known != 0 {

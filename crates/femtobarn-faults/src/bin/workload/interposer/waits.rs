@@ -26,7 +26,7 @@ unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_i
     let times = times();
     let now = match clock {
         libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE => times.of_day,
-        // No host has it: it tells what happened first, at whichever host.
+        // The clock of the simulation, which no host has: it orders events of all hosts.
         libc::CLOCK_BOOTTIME => times.simulation,
         _ => times.monotonic,
     };
@@ -101,7 +101,7 @@ extern "C" fn usleep(microseconds: c_uint) -> c_int {
     unsafe { nanosleep(&raw const time, std::ptr::null_mut()) }
 }
 
-/// Waits for events of descriptors; whether there are any.
+/// Waits for events of descriptors. Returns whether there are any.
 pub(super) fn await_events(events: &[(RawFd, c_short)], deadline: u64) -> bool {
     assert!(events.len() <= FILES_MAX, "a simulated thread waits for few descriptors");
     let files: Vec<RawFd> = events.iter().map(|(file, _)| *file).collect();

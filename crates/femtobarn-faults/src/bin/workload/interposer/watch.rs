@@ -1,4 +1,5 @@
-//! Watches the files of one folder: records the operations on them, and makes some fail, as a fault or the simulation says.
+//! Watches the files of one folder: records the operations on them, and makes an operation fail if a fault or the
+//! simulation demands it.
 //!
 //! 1. Operations on the folder are executed and recorded one at a time, so a trace has the order in which the
 //!    kernel saw them.
@@ -6,11 +7,11 @@
 //! 3. Nothing here calls a function that `c_library` defines.
 //! 4. Lock files and SQLite's shared memory do not survive a crash and are not recorded. Faults strike them like
 //!    any other file.
-//! 5. In a simulation, a failed sync of a file is told as Linux does: once to everybody who has it open, each at the next sync, also if
-//!    that does well: what they have written may be lost as well. Descriptors that share their position are one. Without a simulation
-//!    only one sync fails.
-//! 6. The simulation is asked before an operation begins. From then on until it is recorded the thread has its turn, so a kill
-//!    never separates the two.
+//! 5. In a simulation, a failed sync is reported as Linux reports it: every other open file of the same inode fails
+//!    once, at its next sync, even if that sync succeeds, because its writes may be lost as well. Descriptors that
+//!    share a position are one open file. Without a simulation only one sync fails.
+//! 6. The simulation is asked before an operation begins. The thread then keeps its turn until the operation is
+//!    recorded, so a kill never comes between an operation and its record.
 
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
@@ -35,20 +36,20 @@ pub(crate) struct Watch {
     operations: Vec<OperationKind>,
     /// The files of operations that the fault struck.
     struck: Vec<PathBuf>,
-    /// Open files, another sync of which has failed, and whose next sync tells it.
+    /// Open files whose next sync must fail, because a sync by another open file of the same inode has failed.
     untold: Vec<c_int>,
 }
 
-/// What is made of the operations that the kernel executed.
+/// The record of the operations that the kernel executed.
 pub(crate) enum OperationRecord {
     Nothing,
     /// A trace in a file.
     Trace(c_int),
-    /// A disk on which they were made, or the first of them that is impossible there.
+    /// A disk to which they were applied, or the first operation that is impossible there.
     Disk(Result<CrashDisk, String>),
 }
 
-/// Descriptors of watched files are less than this.
+/// Descriptors of watched files are smaller than this.
 const DESCRIPTORS_MAX: c_int = 1024;
 
 static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -81,7 +82,7 @@ pub(crate) fn start(folder: &Path, record: OperationRecord, fault: Option<DiskFa
     ACTIVE.store(true, Ordering::SeqCst);
 }
 
-/// Stops watching. Returns what was watched, if anything was.
+/// Stops watching. Returns the watch, if there was one.
 pub(crate) fn stop() -> Option<Watch> {
     ACTIVE.store(false, Ordering::SeqCst);
     lock().take()
@@ -118,7 +119,7 @@ impl Watch {
         &self.operations
     }
 
-    /// The disk on which the operations were made.
+    /// The disk to which the operations were applied.
     ///
     /// # Errors
     /// Names the first operation that is impossible there.
