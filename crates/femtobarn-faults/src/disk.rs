@@ -113,7 +113,7 @@ pub struct DiskImage {
 }
 
 impl CrashDisk {
-    /// A disk on which all files of an image are durable. `inode` tells their numbers.
+    /// A disk on which all files of an image are durable. `inode` returns their inode numbers.
     ///
     /// # Errors
     /// The first of `inode`.

@@ -161,7 +161,7 @@ def _differences_in_channel(
 def same_entries(one: Series, other: Series, moments: Values, channel: int) -> Values:
     """Return where two series have the same condition, or both a gap, by their entries alone.
 
-    Entries tell this of the containers that both have in the same version, such as the base of a branch.
+    Entries suffice for containers that both series have in the same version, such as the base of a branch.
     """
     shared = one.shared_entries(other)
     first, second = (entries_or_gaps(each, moments, channel) for each in (one, other))

@@ -1,7 +1,7 @@
 """Traces: reads and writes of files, with their times.
 
 Invariants: times ascend; files are numbered from 0 in the order of their first access; the size of a file is
-the largest that the trace tells.
+the largest that the trace has.
 """
 
 from __future__ import annotations

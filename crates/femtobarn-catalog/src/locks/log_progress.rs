@@ -126,8 +126,9 @@ impl LogProgress {
         self.file.lock(LockKind::Exclusive, Span::hold(SYNC))
     }
 
-    /// Makes a change durable: by `sync`, which makes all durable that is in the log when it begins, or by the sync of another
-    /// committer. `sync` is told whether an earlier one has failed since the log was last known to be good.
+    /// Makes a change durable: by `sync`, which makes everything durable that is in the log when it begins, or by the
+    /// sync of another committer. The argument of `sync` is whether an earlier sync has failed since the log was last
+    /// known to be good.
     ///
     /// # Errors
     /// Those of `sync`; [`Error::Io`](crate::Error::Io) if the lock file cannot be used.

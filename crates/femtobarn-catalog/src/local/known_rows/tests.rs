@@ -296,7 +296,7 @@ fn known_rows_are_dropped_once_postgresql_has_lost_a_commit() {
     }
 }
 
-/// This process has been told of the one before it.
+/// PostgreSQL has reported the commit before the lost one to this process.
 #[test]
 fn a_lost_commit_of_this_process_is_not_taken_for_the_one_with_its_number() {
     let mut known = KnownRows::default();

@@ -277,7 +277,8 @@ impl Redirector {
         if !is_any(DataServer::is_up) && is_any(|server| !server.is_known()) {
             return Err(choice::just_started());
         }
-        // A client that returns was told something that is not true any more, and perhaps needs the slowest server.
+        // The earlier answer to a returning client was wrong or is out of date, and the file may be on the slowest
+        // server.
         let comes_back = asked.opaque.value_of("tried").is_some();
         let patiently = patiently || comes_back;
         let question = (location(path, asked.opaque)?, patiently);

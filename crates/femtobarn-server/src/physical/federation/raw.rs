@@ -49,7 +49,7 @@ impl FederationStorage {
             None => self.database_of_file(path)?,
             named => named,
         };
-        // Without a database, only the client's `fb.home` tells where a file is.
+        // Without a database, only the client's `fb.home` names the server of a file.
         self.redirect(database.unwrap_or_default(), opaque)
     }
 

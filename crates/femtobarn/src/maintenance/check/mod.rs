@@ -137,9 +137,9 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Checks a database, unless its file is at another server. Before damage is told, it is looked whether the file has moved
-    /// there meanwhile, or one to which its objects link; then the database is checked again, at most [`AGAIN_MAX`]
-    /// times.
+    /// Checks a database, unless its file is at another server. Before it reports damage, it looks whether the file, or
+    /// a file to which its objects link, has moved to another server meanwhile; if so, it checks the database again, at
+    /// most [`AGAIN_MAX`] times.
     fn database_if_here(&mut self, record: &DatabaseRecord) -> Result<()> {
         let mut again = 0;
         loop {

@@ -1,8 +1,8 @@
 //! One line of the log for each commit: its changes, their size, and its author.
 //!
 //! One task writes the lines in the order of the commits, and looks up names for them; publishing does not wait for it.
-//! Commits that it cannot keep up with are counted instead. A name that another process has changed may be told for some
-//! seconds more; what a commit adds to a container is always told as it is.
+//! If the task cannot keep up, it counts commits instead of writing them. After another process has changed a name,
+//! lines may have the old name for some seconds; sizes are always exact.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
