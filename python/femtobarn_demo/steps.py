@@ -65,7 +65,7 @@ RUN_HOURS = 12
 """Time over which the raw events are spread."""
 
 SECOND_PASS_EVERY, REPEATED_EVERY = 8, 16
-"""One in so many blocks is in the second pass, and one in so many repeats the first."""
+"""Distances between the blocks of the second pass, and between the blocks that repeat the first pass."""
 
 SELECTION = "n_jets >= 4 and lead_jet_pt > 90"
 """Condition on the tags of the selected events."""

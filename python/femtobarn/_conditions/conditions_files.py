@@ -47,7 +47,7 @@ ATTACHED_AS = "file"
 """Name of the file as a database of the federation that it is attached to."""
 
 FIRST_STEP, STEP_BYTES = 1024, 32_000_000
-"""Conditions that are read at once: at first, and then about as many as have so many bytes."""
+"""The number of conditions in the first read, and the size in bytes up to which later reads grow."""
 
 Progress = Callable[[int, int], None]
 

@@ -43,7 +43,7 @@ PLAIN_ROW = {"value": 0.0}
 """A row of the class of plain values."""
 
 WITHOUT_ROW_MAX = 1000
-"""After so many lines or messages, none well-formed, the class of a new series is that of plain values."""
+"""If none of this many first lines or messages is well-formed, a new series has the class of plain values."""
 
 TRUTHS = {"true": True, "false": False, "True": True, "False": False, "1": True, "0": False}
 

@@ -1,7 +1,7 @@
-"""Indices and keys in imported columns that lead nowhere, although they are meant to lead to an element.
+"""Counts links in imported columns that should lead to an element, but lead nowhere.
 
-A file may have such: a jet that was dropped as too soft, or a collection that a skim left out. An index of
-less than 0, or a key of none, is meant to be null.
+For example, they lead to a jet that was dropped as too soft, or to a collection that a skim left out. An
+index less than 0, and a key that stands for no collection, are null links and are not counted.
 """
 
 from __future__ import annotations

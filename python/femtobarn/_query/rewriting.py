@@ -79,7 +79,7 @@ FUNCTIONS = frozenset(
 """Functions of numexpr that return one value for each entry."""
 
 COUNT = "#"
-"""Prefix of the path of a collection whose number of items is meant."""
+"""Prefix of a collection's path that stands for its number of items."""
 
 TERM = "="
 """Prefix of the text of a term that is computed before numexpr."""

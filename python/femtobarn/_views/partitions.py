@@ -108,7 +108,7 @@ def ranges(view: View, size: int | str, columns: Expressions = None) -> list[tup
 
 
 def _pieces(cluster: range, nbytes: int, most_entries: int | None) -> Sequence[tuple[range, int]]:
-    """Return the parts of a cluster of at most so many entries, with their shares of its bytes."""
+    """Return the parts of a cluster, each of at most `most_entries`, with their shares of its bytes."""
     step = min(most_entries or len(cluster), len(cluster))
     starts = range(cluster.start, cluster.stop, step)
     pieces = [range(start, min(start + step, cluster.stop)) for start in starts]

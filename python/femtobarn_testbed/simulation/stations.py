@@ -50,7 +50,7 @@ class _Copies:
         return self._next
 
     def take(self) -> float:
-        """Return the time of the next copy, and go on to the one after it."""
+        """Return the time of the next copy, and advance to the copy after it."""
         taken = self._next
         self._next = self._after(taken)
         return taken

@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(ledger.claims(), (vec![], vec![]));
     }
 
-    /// Servers once sent this as the final answer to whoever waited for a lock or a pin.
+    /// Earlier servers sent this as the final answer to requests that waited for a lock or a pin.
     #[test]
     fn an_operation_whose_session_has_ended_is_sent_again() {
         let mut ledger = Ledger::default();

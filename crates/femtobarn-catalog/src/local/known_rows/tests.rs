@@ -9,7 +9,7 @@ const EVENTS: ContainerId = ContainerId(1);
 const HITS: ContainerId = ContainerId(2);
 const ALL: CommitTouch = CommitTouch::Rows(TouchedRows::ALL);
 
-/// The state of the log after so many changes.
+/// The state of the log after this number of changes.
 fn state(changes: u64) -> LogState {
     [7, changes, 0, 0, 0, changes]
 }

@@ -4,8 +4,8 @@
 //!    those that can write it for changes, then those that are not late, then those near the client. Of two that are
 //!    drawn, the one with the lower load is chosen.
 //! 2. A path that no server has is made at the server chosen by a hash of the path and the server's name, so all
-//!    clients that make the same path at once meet there, through whichever redirector. Servers that have its parent
-//!    folder are preferred.
+//!    clients that make the same path at once meet there, also through different redirectors. Servers that have its
+//!    parent folder are preferred.
 //! 3. A path is made only if all servers that are up have answered that it does not exist: silence is not an answer.
 //! 4. It is reported missing only if all servers that were asked have answered so.
 
