@@ -384,7 +384,7 @@ impl<T: Turns> SessionStream<T> {
     }
 }
 
-/// The answers to the questions of operations. The client asks again for what PostgreSQL does not tell in time.
+/// The answers to the questions of operations. The client asks again for what PostgreSQL does not report in time.
 async fn answers(
     endpoint: &Service,
     catalog: Arc<LocalCatalogue>,
