@@ -11,7 +11,6 @@ use tokio::task::spawn_blocking;
 use super::service::FederationService;
 use super::session::{CatalogueSession, OperationOutcome};
 use super::state::{LockRequest, SessionState};
-use crate::logical::locks::OwnerId;
 
 impl FederationService {
     /// Locks a target if its database is at this server, which may have to be looked up.
@@ -78,6 +77,7 @@ impl FederationService {
     pub(super) fn unlock_fenced(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
+        generation: u64,
         owner: u64,
         target: LockTarget,
     ) {
@@ -85,10 +85,7 @@ impl FederationService {
         let (service, session) = (Arc::clone(self), Arc::clone(session));
         tokio::spawn(async move {
             service.fence_off(databases).await;
-            let held = session.lock().release(owner, target);
-            if let Some(held) = held {
-                service.free(OwnerId { session: session.number(), number: owner }, target, held);
-            }
+            service.unlock(&session, generation, owner, target);
         });
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use femtobarn_catalog::{Commit, Csn, DatabaseId, Error, LockTarget, Result};
+use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
@@ -17,7 +18,6 @@ use super::session::{CatalogueSession, SessionClaims};
 use super::state::{LockRequest, SHARE_MAX};
 use super::write_permit::WriteInProgress;
 use crate::logical::latency::RequestKind;
-use crate::logical::locks::OwnerId;
 
 /// A session that was opened or resumed.
 #[derive(Debug)]
@@ -61,6 +61,7 @@ impl FederationService {
                 .to_owned(),
         })?;
         let generation = self.resume(&session, &claims)?;
+        let mut opening = Opening::of(self, &session, generation);
         let lost_locks = self.reacquire_all(&session, generation, &claims).await;
         let (service, pinning) = (Arc::clone(self), Arc::clone(&session));
         let open = move || {
@@ -72,6 +73,7 @@ impl FederationService {
         let (head, lost_pins) = pinned.unwrap_or_else(|error| {
             Err(Error::Internal { what: format!("opening a session stopped: {error}") })
         })?;
+        opening.is_over = true;
         Ok(Welcome { session, generation, head, lost_locks, lost_pins })
     }
 
@@ -112,7 +114,7 @@ impl FederationService {
     ) -> Result<u64> {
         let claimed: HashSet<_> =
             claims.locks.iter().map(|(owner, target, ..)| (*owner, *target)).collect();
-        let (generation, surplus, waits) = {
+        let (generation, freed, granted) = {
             let mut state = session.lock();
             if state.is_over {
                 // A client waits for this, or asks another server.
@@ -128,15 +130,13 @@ impl FederationService {
                 pin.1 = pinned(csn).map_or(0, |(_, count)| *count);
                 pin.1 > 0
             });
-            let surplus = state.release_unless(|key| claimed.contains(key));
-            let waits = state.waiting.drain().map(|(_, wait)| wait).collect();
-            (state.generation, surplus, waits)
+            session.forget_outcomes(&state);
+            let (freed, granted) =
+                self.release_unless(session, &mut state, |key| claimed.contains(key));
+            (state.generation, freed, granted)
         };
-        session.forget_outcomes();
-        self.give_up_all(session, waits);
-        for ((number, target), held) in surplus {
-            self.free(OwnerId { session: session.number(), number }, target, held);
-        }
+        self.grant(granted);
+        freed.into_iter().for_each(|target| self.sweep(target));
         Ok(generation)
     }
 
@@ -155,7 +155,12 @@ impl FederationService {
             let (kind, since) = (*kind, Instant::now());
             let request =
                 LockRequest { number: 0, owner, target, kind, generation, since, deadline: None };
-            if !self.reacquire(session, request, *epoch).await {
+            let (service, epoch) = (Arc::clone(self), *epoch);
+            let session = Arc::clone(session);
+            // It ends even if the future is dropped, so that the lock does not stay in the table.
+            let reacquired =
+                tokio::spawn(async move { service.reacquire(&session, request, epoch).await });
+            if !reacquired.await.unwrap_or(false) {
                 lost.push((owner, target));
             }
         }
@@ -191,25 +196,26 @@ impl FederationService {
         tokio::spawn(async move {
             tokio::time::sleep(patience).await;
             let why = if is_closed { "connection closed" } else { "silence" };
-            service.end_for(&session, Some(generation), why);
+            service.end_for(&session, generation, why);
         });
     }
 
-    /// Ends a session whose client said goodbye, as soon as none of its transactions is being published.
-    pub fn end(self: &Arc<Self>, session: &Arc<CatalogueSession>) {
-        self.end_for(session, None, "goodbye");
+    /// Ends a session whose client said goodbye on its stream `generation`, as soon as none of its transactions is being
+    /// published.
+    pub fn end(self: &Arc<Self>, session: &Arc<CatalogueSession>, generation: u64) {
+        self.end_for(session, generation, "goodbye");
     }
 
-    /// Ends a session; if a stream is given, only if that is its client's last one.
+    /// Ends a session whose stream `generation` has ended, if that is its client's last one.
     fn end_for(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
-        generation: Option<u64>,
+        generation: u64,
         why: &'static str,
     ) {
         let is_publishing = {
             let mut state = session.lock();
-            if generation.is_some_and(|generation| generation != state.generation) {
+            if !state.is_current(generation) {
                 return;
             }
             (state.is_over, state.end) = (true, why);
@@ -236,20 +242,15 @@ impl FederationService {
 
     /// Frees all locks and pins of a session, and removes the session.
     fn free_all(self: &Arc<Self>, session: &Arc<CatalogueSession>) {
-        let (held, waits, pins) = {
+        let (freed, granted, pins) = {
             let mut state = session.lock();
-            let held = state.release_unless(|_| false);
-            let waits: Vec<_> = state.waiting.drain().map(|(_, wait)| wait).collect();
-            (held, waits, std::mem::take(&mut state.pins))
+            let (freed, granted) = self.release_unless(session, &mut state, |_| false);
+            session.forget_outcomes(&state);
+            (freed, granted, std::mem::take(&mut state.pins))
         };
         drop(pins);
-        if !waits.is_empty() {
-            session.forget_outcomes();
-        }
-        self.give_up_all(session, waits);
-        for ((number, target), held) in held {
-            self.free(OwnerId { session: session.number(), number }, target, held);
-        }
+        self.grant(granted);
+        freed.into_iter().for_each(|target| self.sweep(target));
         let is_known = {
             let mut sessions = self.sessions.lock();
             let is_same = |known: &Arc<CatalogueSession>| Arc::ptr_eq(known, session);
@@ -307,6 +308,36 @@ impl FederationService {
             // The server is stopping, and the outcome is unknown: a client without an answer asks again.
             Err(error) if error.is_cancelled() => std::future::pending().await,
             Err(error) => Err(Error::Internal { what: format!("publishing stopped: {error}") }),
+        }
+    }
+}
+
+/// A session that is being opened. If that fails or its future is dropped, no stream begins whose end would end the
+/// session, so this does it.
+struct Opening {
+    service: Arc<FederationService>,
+    session: Arc<CatalogueSession>,
+    generation: u64,
+    runtime: Handle,
+    is_over: bool,
+}
+
+impl Opening {
+    fn of(
+        service: &Arc<FederationService>,
+        session: &Arc<CatalogueSession>,
+        generation: u64,
+    ) -> Self {
+        let (service, session) = (Arc::clone(service), Arc::clone(session));
+        Opening { service, session, generation, runtime: Handle::current(), is_over: false }
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let _inside = self.runtime.enter();
+            self.service.lose(&self.session, self.generation, true);
         }
     }
 }

@@ -11,7 +11,7 @@
 //! | `new_databases` | the server that gets a new database |
 //! | `home_redirects`, `reached_servers` | redirects of clients to the home of a database |
 //! | `service` | [`FederationService`], which owns all of these |
-//! | `operations` | locks and pins of sessions |
+//! | `operations`, `pins` | locks and pins of sessions |
 //! | `homes` | locks at the home of their database, and their fences |
 //! | `arrivals` | databases that move between this server and others |
 //! | `lease`, `reacquisition` | how sessions begin, are resumed, and end; the locks that they claim |
@@ -45,6 +45,7 @@ mod lease;
 mod new_databases;
 mod operations;
 mod other_servers;
+mod pins;
 mod publisher;
 mod reached_servers;
 mod reacquisition;
@@ -53,6 +54,8 @@ mod session;
 mod site;
 mod state;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod uncommitted;
 mod write_permit;
 

@@ -3,24 +3,28 @@
 //! A lock is taken in the table first, and then in the kernel unless its target is a container. Only then does the
 //! session hold it, so a lock that is granted after its session has ended is freed at once. Outcomes are delivered on the
 //! stream that asked for them, and not after the session has ended: its client asks again in the next stream or session.
+//!
+//! The table, and the session's record of its locks and requests, change together while the session's state is locked. So
+//! an owner that is in the table for a target has one request for it, or holds it, and only an operation of the client's
+//! last stream changes either; a request of this stream waits until an earlier one has left the table.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use femtobarn_catalog::{Csn, Error, LockKind, LockTarget, Result, clock};
-use tokio::task::spawn_blocking;
+use femtobarn_catalog::{Csn, Error, Fence, LockKind, LockTarget, Result, clock};
+use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::{Instant, sleep};
 
+use super::pins::unpin;
 use super::service::FederationService;
 use super::session::{CatalogueSession, OperationOutcome, Ticket, session_over};
-use super::state::{Granted, HeldBy, LockRequest, PendingLock};
+use super::state::{Granted, HeldBy, LockRequest, PendingLock, SessionState};
 use crate::logical::latency::RequestKind;
 use crate::logical::locks::{LockAnswer, OwnerId, QueuedRequest, ServerKernelLocks};
 
-/// The pause before a request is repeated because its owner still waits for the same lock by a request of an earlier
-/// stream.
-const REPEAT_AFTER: Duration = Duration::from_millis(5);
+/// The pause before a request is repeated because one of an earlier stream for the same lock is still in progress.
+pub(super) const REPEAT_AFTER: Duration = Duration::from_millis(5);
 
 /// A client's operation on a lock or a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,19 +87,16 @@ impl FederationService {
                 self.lock_here(session, request)
             }
             SessionOperation::Unlock { owner, target, is_in_doubt: true } => {
-                self.unlock_fenced(session, owner, target);
+                self.unlock_fenced(session, generation, owner, target);
                 None
             }
             SessionOperation::Unlock { owner, target, .. } => {
-                let held = session.lock().release(owner, target);
-                if let Some(held) = held {
-                    self.free(OwnerId { session: session.number(), number: owner }, target, held);
-                }
+                self.unlock(session, generation, owner, target);
                 None
             }
             SessionOperation::Pin { number, csn } => self.pin(session, generation, number, csn),
             SessionOperation::Unpin { csn } => {
-                unpin(session, csn);
+                unpin(session, generation, csn);
                 None
             }
         };
@@ -110,37 +111,16 @@ impl FederationService {
         request: LockRequest,
     ) -> Option<OperationOutcome> {
         let refused = |error| Some(OperationOutcome { number: request.number, result: Err(error) });
-        if let Err(error) = self.check_lock(session) {
-            return refused(error);
-        }
-        if session.lock().postpone(request) {
-            return None;
-        }
-        let owner = OwnerId { session: session.number(), number: request.owner };
-        let has_earlier = session.lock().has_earlier(&request);
-        let mut answer = self.table.try_lock(owner, request.target, request.kind);
-        if answer == LockAnswer::Busy && !request.is_late() {
-            // The wait is recorded before the request is queued, because the thread that grants the lock looks it up.
-            if let Err(error) = self.begin_wait(session, request) {
-                return refused(error);
-            }
-            let ticket =
-                Ticket { session: Arc::clone(session), request, since_ms: clock::utc_ms() };
-            answer = self.table.lock(owner, request.target, request.kind, ticket);
-            if answer != LockAnswer::Waits {
-                end_wait(session, request.number);
-            }
-        }
+        let answer = match self.ask_table(session, request) {
+            Ok(answer) => answer,
+            Err(error) => return refused(error),
+        };
         match answer {
             LockAnswer::Granted => self.take_in_kernel(session, request),
             LockAnswer::Waits => None,
             LockAnswer::Busy => {
                 let busy = move |service: &Self| service.busy(&request.target, Duration::ZERO);
                 self.refuse(session, request, busy)
-            }
-            LockAnswer::Duplicate if has_earlier => {
-                self.repeat(session, request);
-                None
             }
             LockAnswer::Duplicate => self.refuse(session, request, move |service| Error::Invalid {
                 what: format!(
@@ -159,14 +139,58 @@ impl FederationService {
         }
     }
 
+    /// Asks the table for a lock, and records the request if it is granted or queued. It also waits if its owner released
+    /// the lock during a write, or has a request of an earlier stream in progress.
+    ///
+    /// # Errors
+    /// [`Error::Denied`] if the session may not lock; [`Error::Invalid`] if it has too many locks; [`Error::Closed`] if it
+    /// has ended, or its client has opened another stream.
+    pub(super) fn ask_table(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        request: LockRequest,
+    ) -> Result<LockAnswer> {
+        if self.is_read_only() || !session.may_write {
+            return Err(Error::Denied {
+                what: format!("federation {} is read-only for this session", self.name),
+            });
+        }
+        let LockRequest { number, owner, target, kind, generation, .. } = request;
+        let place = (owner, target);
+        let owner = OwnerId { session: session.number(), number: owner };
+        let mut state = session.lock();
+        if !state.is_current(generation) {
+            return Err(session_over());
+        }
+        state.check_share()?;
+        if state.postpone(request) {
+            return Ok(LockAnswer::Waits);
+        }
+        if state.has_earlier(&request) {
+            self.repeat(session, request);
+            return Ok(LockAnswer::Waits);
+        }
+        let mut answer = self.table.try_lock(owner, target, kind);
+        if answer == LockAnswer::Busy && !request.is_late() {
+            let session = Arc::clone(session);
+            let ticket = Ticket { session, request, since_ms: clock::utc_ms() };
+            answer = self.table.lock(owner, target, kind, ticket);
+        }
+        let timer = match answer {
+            LockAnswer::Granted => None,
+            LockAnswer::Waits => self.give_up_later(session, request),
+            answer => return Ok(answer),
+        };
+        state.requests.insert(place, PendingLock { number, generation, timer });
+        Ok(answer)
+    }
+
     /// Repeats a request a moment later, when that of an earlier stream may have ended.
     fn repeat(self: &Arc<Self>, session: &Arc<CatalogueSession>, request: LockRequest) {
         let (service, session) = (Arc::clone(self), Arc::clone(session));
         tokio::spawn(async move {
             sleep(REPEAT_AFTER).await;
-            if session.check_current(request.generation).is_ok()
-                && let Some(outcome) = service.lock(&session, request)
-            {
+            if let Some(outcome) = service.lock(&session, request) {
                 session.push_outcome(request.generation, outcome);
             }
         });
@@ -188,72 +212,70 @@ impl FederationService {
         None
     }
 
-    fn check_lock(&self, session: &CatalogueSession) -> Result<()> {
-        if self.is_read_only() || !session.may_write {
-            return Err(Error::Denied {
-                what: format!("federation {} is read-only for this session", self.name),
-            });
-        }
-        session.lock().check_share()
-    }
-
-    /// Records a wait, unless the session has ended or its client has opened another stream.
-    fn begin_wait(
+    /// Ends a wait at its deadline, if it has one.
+    fn give_up_later(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
         request: LockRequest,
-    ) -> Result<()> {
-        let LockRequest { number, owner, target, .. } = request;
-        let mut state = session.lock();
-        if !state.is_current(request.generation) {
-            return Err(session_over());
-        }
-        let timer = request.deadline.map(|deadline| {
-            let (service, session, since) = (Arc::clone(self), Arc::clone(session), Instant::now());
-            let give_up = async move {
-                tokio::time::sleep_until(deadline).await;
-                service.give_up(&session, number, since.elapsed());
-            };
-            tokio::spawn(give_up).abort_handle()
-        });
-        state.waiting.insert(number, PendingLock { owner, target, timer });
-        Ok(())
+    ) -> Option<AbortHandle> {
+        let deadline = request.deadline?;
+        let (service, session) = (Arc::clone(self), Arc::clone(session));
+        let give_up = async move {
+            tokio::time::sleep_until(deadline).await;
+            service.end_wait(&session, request, move |service, target| {
+                let waited = request.since.elapsed();
+                service.latencies.record(RequestKind::LockWait, waited);
+                service.busy(target, waited)
+            });
+        };
+        Some(tokio::spawn(give_up).abort_handle())
     }
 
-    /// Ends a wait that reached its deadline.
-    fn give_up(self: &Arc<Self>, session: &Arc<CatalogueSession>, number: u64, waited: Duration) {
-        self.end_wait_by(session, number, move |service, target| {
-            service.latencies.record(RequestKind::LockWait, waited);
-            service.busy(target, waited)
-        });
-    }
-
-    /// Ends a wait with an error, unless it is over already.
-    pub(super) fn end_wait_by(
+    /// Ends a wait in the table with an error, unless it is over already.
+    pub(super) fn end_wait(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
-        number: u64,
+        request: LockRequest,
         why: impl FnOnce(&Self, &LockTarget) -> Error + Send + 'static,
     ) {
-        let Some(wait) = session.lock().waiting.remove(&number) else { return };
-        let owner = OwnerId { session: session.number(), number: wait.owner };
-        let (gone, granted) = self.table.give_up(owner, wait.target);
-        if let Some(gone) = gone {
-            self.refuse(session, gone.ticket.request, move |service| why(service, &wait.target));
-        }
+        let LockRequest { owner, target, .. } = request;
+        let granted = {
+            let mut state = session.lock();
+            if !state.has(&request) {
+                return;
+            }
+            let waiter = OwnerId { session: session.number(), number: owner };
+            let (Some(_), granted) = self.table.give_up(waiter, target) else { return };
+            state.requests.remove(&(owner, target));
+            granted
+        };
+        self.refuse(session, request, move |service| why(service, &target));
         self.grant(granted);
-        if let Some(timer) = wait.timer {
-            timer.abort();
-        }
     }
 
-    /// Frees a lock of a session.
-    pub(super) fn free(self: &Arc<Self>, owner: OwnerId, target: LockTarget, held: HeldBy) {
-        self.grant(self.release(owner, target, held));
+    /// Frees a lock of a session, unless its client has opened a stream after `generation`: then the client has claimed
+    /// the lock, or it is free.
+    pub(super) fn unlock(
+        self: &Arc<Self>,
+        session: &CatalogueSession,
+        generation: u64,
+        owner: u64,
+        target: LockTarget,
+    ) {
+        let granted = {
+            let mut state = session.lock();
+            if !state.is_current(generation) {
+                return;
+            }
+            let Some(held) = state.release(owner, target) else { return };
+            self.release(OwnerId { session: session.number(), number: owner }, target, held)
+        };
+        self.grant(granted);
         self.sweep(target);
     }
 
-    /// Frees a lock of a session, and returns the queued requests that this grants.
+    /// Frees a lock in the kernel and in the table while the session's state is locked, and returns the queued requests
+    /// that this grants.
     pub(super) fn release(
         &self,
         owner: OwnerId,
@@ -266,26 +288,32 @@ impl FederationService {
         self.table.unlock(owner, target)
     }
 
-    /// Ends waits of a session whose outcomes no client will read.
-    pub(super) fn give_up_all(
-        self: &Arc<Self>,
+    /// Frees locks of a session but those of `is_kept`, and ends its waits in the table, whose outcomes no client will
+    /// read. Requests that were granted go on, and are refused. Returns the freed targets, which are to be swept, and the
+    /// requests that this grants.
+    pub(super) fn release_unless(
+        &self,
         session: &CatalogueSession,
-        waits: Vec<PendingLock>,
-    ) {
-        for wait in waits {
-            if let Some(timer) = wait.timer {
-                timer.abort();
-            }
-            let owner = OwnerId { session: session.number(), number: wait.owner };
-            let (_, granted) = self.table.give_up(owner, wait.target);
-            self.grant(granted);
+        state: &mut SessionState,
+        is_kept: impl Fn(&(u64, LockTarget)) -> bool,
+    ) -> (Vec<LockTarget>, Vec<QueuedRequest<Ticket>>) {
+        let (mut freed, mut granted) = (vec![], vec![]);
+        let owner_of = |number| OwnerId { session: session.number(), number };
+        state.requests.retain(|&(number, target), _| {
+            let (ended, others) = self.table.give_up(owner_of(number), target);
+            granted.extend(others);
+            ended.is_none()
+        });
+        for ((number, target), held) in state.release_unless(is_kept) {
+            granted.extend(self.release(owner_of(number), target, held));
+            freed.push(target);
         }
+        (freed, granted)
     }
 
     /// Completes requests that were granted in the table.
     pub(super) fn grant(self: &Arc<Self>, granted: Vec<QueuedRequest<Ticket>>) {
         for QueuedRequest { ticket: Ticket { session, request, .. }, .. } in granted {
-            end_wait(&session, request.number);
             if let Some(outcome) = self.take_in_kernel(&session, request) {
                 session.push_outcome(request.generation, outcome);
             }
@@ -304,15 +332,12 @@ impl FederationService {
         if let Some(epoch) = self.kernel.lock_now(request.target, request.kind) {
             return Some(self.hold(session, request, Ok(epoch)));
         }
-        let place = (request.owner, request.target);
-        session.lock().in_kernel.insert(place, request.generation);
         let (service, session) = (Arc::clone(self), Arc::clone(session));
         tokio::spawn(async move {
             let wait = request.deadline.map(|deadline| deadline - Instant::now());
             let go_on = || session.check_current(request.generation);
             let locked = service.kernel.lock(request.target, request.kind, wait, go_on).await;
             let outcome = service.hold(&session, request, locked);
-            session.lock().leave_kernel(&request);
             session.push_outcome(request.generation, outcome);
         });
         None
@@ -320,80 +345,53 @@ impl FederationService {
 
     /// Records a lock that was granted in the table. Frees it instead if the kernel refused it, or the session has
     /// ended.
-    fn hold(
+    pub(super) fn hold(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
         request: LockRequest,
         locked: Result<u64>,
     ) -> OperationOutcome {
-        let LockRequest { number, owner, target, generation, since, .. } = request;
+        let LockRequest { number, target, kind, since, .. } = request;
         self.latencies.record(RequestKind::LockWait, since.elapsed());
         let in_kernel = ServerKernelLocks::has(&target) && locked.is_ok();
         let locked = locked.and_then(|epoch| Ok((epoch, self.site_epoch_of(&target)?)));
         let (epoch, site_epoch) = *locked.as_ref().unwrap_or(&(0, 0));
-        let held = HeldBy { in_kernel, epoch, site_epoch, kind: request.kind };
-        let result = locked.and_then(|(epoch, _)| {
-            let mut state = session.lock();
-            if !state.is_current(generation) {
-                return Err(session_over());
-            }
-            state.hold(owner, target, held);
-            let fence = self.fence(&target);
-            Ok(Granted { epoch, fence, ..Granted::default() })
-        });
-        if result.is_err() {
-            self.free(OwnerId { session: session.number(), number: owner }, target, held);
-        }
-        OperationOutcome { number, result }
+        let held = HeldBy { in_kernel, epoch, site_epoch, kind };
+        let result = self.settle(session, request, held, locked.map(drop));
+        let granted = |fence| Granted { epoch, fence, ..Granted::default() };
+        OperationOutcome { number, result: result.map(granted) }
     }
 
-    fn pin(
+    /// Ends a request that was granted in the table: the session holds the lock, whose fence this returns, or it is free.
+    ///
+    /// # Errors
+    /// That of `locked`; [`Error::Closed`] if the session has ended, or its client has opened another stream.
+    pub(super) fn settle(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
-        generation: u64,
-        number: u64,
-        csn: Option<Csn>,
-    ) -> Option<OperationOutcome> {
-        let refused = |error| Some(OperationOutcome { number, result: Err(error) });
-        {
+        request: LockRequest,
+        held: HeldBy,
+        locked: Result<()>,
+    ) -> Result<Option<Fence>> {
+        let LockRequest { owner, target, .. } = request;
+        let (result, granted) = {
             let mut state = session.lock();
-            let is_current = state.is_current(generation).then_some(()).ok_or_else(session_over);
-            if let Err(error) = is_current.and_then(|()| state.check_share()) {
-                return refused(error);
+            state.requests.remove(&(owner, target));
+            let is_current = state.is_current(request.generation);
+            match locked.and_then(|()| is_current.then_some(()).ok_or_else(session_over)) {
+                Ok(()) => {
+                    state.hold(owner, target, held);
+                    return Ok(self.fence(&target));
+                }
+                Err(error) => {
+                    let owner = OwnerId { session: session.number(), number: owner };
+                    (Err(error), self.release(owner, target, held))
+                }
             }
-            if let Some((_, count)) = csn.and_then(|csn| state.pins.get_mut(&csn)) {
-                *count += 1;
-                let csn = csn.unwrap_or_default();
-                return Some(OperationOutcome { number, result: Ok(pinned(csn)) });
-            }
-        }
-        let (service, session) = (Arc::clone(self), Arc::clone(session));
-        spawn_blocking(move || {
-            let result = service.pin_now(&session, generation, csn, 1).map(pinned);
-            session.push_outcome(generation, OperationOutcome { number, result });
-        });
-        None
-    }
-
-    /// Adds `count` pins to a snapshot for the client's stream `generation`. May wait for the disk.
-    pub(super) fn pin_now(
-        &self,
-        session: &CatalogueSession,
-        generation: u64,
-        csn: Option<Csn>,
-        count: u32,
-    ) -> Result<Csn> {
-        let (csn, guard) = match csn {
-            Some(csn) => (csn, self.catalog.pin(csn)?),
-            None => self.catalog.pin_head()?,
         };
-        let mut state = session.lock();
-        if !state.is_current(generation) {
-            return Err(session_over());
-        }
-        let pin = state.pins.entry(csn).or_insert((guard, 0));
-        pin.1 = pin.1.saturating_add(count);
-        Ok(csn)
+        self.grant(granted);
+        self.sweep(target);
+        result
     }
 
     fn busy(&self, target: &LockTarget, waited: Duration) -> Error {
@@ -424,26 +422,5 @@ impl LockRequest {
     /// Whether its deadline has passed.
     fn is_late(&self) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= Instant::now())
-    }
-}
-
-fn pinned(csn: Csn) -> Granted {
-    Granted { csn, ..Granted::default() }
-}
-
-fn end_wait(session: &CatalogueSession, number: u64) {
-    let wait = session.lock().waiting.remove(&number);
-    if let Some(timer) = wait.and_then(|wait| wait.timer) {
-        timer.abort();
-    }
-}
-
-fn unpin(session: &CatalogueSession, csn: Csn) {
-    let mut state = session.lock();
-    if let Some((_, count)) = state.pins.get_mut(&csn) {
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            state.pins.remove(&csn);
-        }
     }
 }

@@ -19,7 +19,7 @@ use femtobarn_rpc::convert::{ClientOwner, SessionSurvey, SessionWait};
 use tokio::runtime::Handle;
 
 use super::service::FederationService;
-use super::session::{CatalogueSession, Ticket};
+use super::session::Ticket;
 use crate::logical::locks::{OwnerId, QueuedRequest, find_cycle};
 
 /// Between two surveys.
@@ -81,7 +81,7 @@ impl FederationService {
         Ok(SessionSurvey { waits, pins: pins.transpose()?.unwrap_or_default() })
     }
 
-    fn session_waits(&self) -> Vec<(SessionWait, Arc<CatalogueSession>)> {
+    fn session_waits(&self) -> Vec<(SessionWait, Ticket)> {
         let waiting = self.table.waiting();
         if waiting.is_empty() {
             return vec![];
@@ -100,7 +100,7 @@ impl FederationService {
                 by: ticket.session.client(),
                 blockers: blockers.into_iter().filter_map(client_owner).collect(),
             };
-            (wait, ticket.session)
+            (wait, ticket)
         };
         waiting.into_iter().map(wait).collect()
     }
@@ -183,8 +183,8 @@ impl FederationService {
     fn end_in_deadlock(self: &Arc<Self>, of: &SessionWait, cycle: Vec<String>) {
         let is_it =
             |(wait, _): &(SessionWait, _)| (wait.owner, wait.number) == (of.owner, of.number);
-        let Some((_, session)) = self.session_waits().into_iter().find(is_it) else { return };
+        let Some((_, ticket)) = self.session_waits().into_iter().find(is_it) else { return };
         self.deadlocks.fetch_add(1, Ordering::Relaxed);
-        self.end_wait_by(&session, of.number, move |_, _| Error::Deadlock { cycle });
+        self.end_wait(&ticket.session, ticket.request, move |_, _| Error::Deadlock { cycle });
     }
 }

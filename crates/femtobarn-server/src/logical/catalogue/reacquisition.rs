@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use femtobarn_catalog::LockTarget;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
+use super::operations::REPEAT_AFTER;
 use super::service::FederationService;
-use super::session::CatalogueSession;
-use super::state::{HeldBy, LockRequest};
+use super::session::{CatalogueSession, session_over};
+use super::state::{HeldBy, LockRequest, PendingLock};
 use crate::logical::locks::{LockAnswer, OwnerId, ServerKernelLocks};
 
 impl FederationService {
@@ -34,8 +36,10 @@ impl FederationService {
         if matches!(request.target, LockTarget::Allocation(_)) {
             return false;
         }
-        let owner = OwnerId { session: session.number(), number: request.owner };
-        if self.table.try_lock(owner, request.target, request.kind) != LockAnswer::Granted {
+        while session.lock().has_earlier(&request) {
+            sleep(REPEAT_AFTER).await;
+        }
+        if !self.is_granted_at_once(session, request) {
             return false;
         }
         let locked = if ServerKernelLocks::has(&request.target) {
@@ -53,18 +57,21 @@ impl FederationService {
             && site_epoch.is_some()
             && !self.is_being_vacuumed(&request.target)
             && self.still_exists(request.target).await;
-        let is_held = is_same && {
-            let mut state = session.lock();
-            let is_current = state.is_current(request.generation);
-            if is_current {
-                state.hold(request.owner, request.target, held);
-            }
-            is_current
-        };
-        if !is_held {
-            self.free(owner, request.target, held);
+        let same = is_same.then_some(()).ok_or_else(session_over);
+        self.settle(session, request, held, same).is_ok()
+    }
+
+    /// Whether the table grants a request without a wait; it is recorded then.
+    fn is_granted_at_once(&self, session: &CatalogueSession, request: LockRequest) -> bool {
+        let LockRequest { number, owner, target, kind, generation, .. } = request;
+        let mut state = session.lock();
+        let of = OwnerId { session: session.number(), number: owner };
+        let is_granted = state.is_current(generation)
+            && self.table.try_lock(of, target, kind) == LockAnswer::Granted;
+        if is_granted {
+            state.requests.insert((owner, target), PendingLock { number, generation, timer: None });
         }
-        is_held
+        is_granted
     }
 
     /// Whether a vacuum has freed space of a database and not begun a new epoch yet, perhaps because it was killed.

@@ -80,8 +80,7 @@ impl CatalogueSession {
                 published: 0,
                 held: HashMap::new(),
                 writes: HashMap::new(),
-                waiting: HashMap::new(),
-                in_kernel: HashMap::new(),
+                requests: HashMap::new(),
                 pins: HashMap::new(),
             }),
             outcomes: Mutex::default(),
@@ -166,11 +165,12 @@ impl CatalogueSession {
 
     /// The number of locks that it waits for.
     pub fn waits(&self) -> usize {
-        self.lock().waiting.len()
+        self.lock().requests.len()
     }
 
-    /// Drops the outcomes for an earlier stream, or of a session that has ended; a stream that waits for them ends.
-    pub(super) fn forget_outcomes(&self) {
+    /// Drops the outcomes for an earlier stream, or of a session that has ended; a stream that waits for them ends. The
+    /// state stays locked, so that none of a later stream is dropped.
+    pub(super) fn forget_outcomes(&self, _locked: &SessionState) {
         self.outcomes.lock().clear();
         self.has_outcomes.notify_one();
     }

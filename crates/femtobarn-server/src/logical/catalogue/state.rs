@@ -29,10 +29,9 @@ pub(super) struct SessionState {
     pub held: HashMap<(u64, LockTarget), HeldBy>,
     /// The writes to databases that it holds.
     pub writes: HashMap<DatabaseId, DatabaseWrites>,
-    /// The waits for locks by the numbers of the operations.
-    pub waiting: HashMap<u64, PendingLock>,
-    /// The streams whose requests were granted in the table and wait in the kernel, by owner and target.
-    pub in_kernel: HashMap<(u64, LockTarget), u64>,
+    /// The requests in progress by owner and target: from before the table of locks has one until it is held or refused.
+    /// They change together with the table, while the state is locked.
+    pub requests: HashMap<(u64, LockTarget), PendingLock>,
     pub pins: HashMap<Csn, (PinGuard, u32)>,
 }
 
@@ -48,12 +47,14 @@ pub(super) struct HeldBy {
     pub kind: LockKind,
 }
 
-/// A wait for a lock.
+/// A request of a lock in progress.
 #[derive(Debug)]
 pub(super) struct PendingLock {
-    pub owner: u64,
-    pub target: LockTarget,
-    /// The task that ends the wait at its deadline; `None` without a deadline.
+    /// The number of the operation.
+    pub number: u64,
+    /// The client's stream that asked for the lock.
+    pub generation: u64,
+    /// The task that ends a wait in the table at its deadline; `None` without a wait or a deadline.
     pub timer: Option<AbortHandle>,
 }
 
@@ -97,6 +98,12 @@ pub(super) struct DatabaseWrites {
     to_lock: Vec<LockRequest>,
 }
 
+impl Drop for PendingLock {
+    fn drop(&mut self) {
+        self.timer.iter().for_each(AbortHandle::abort);
+    }
+}
+
 impl SessionState {
     /// Whether the session goes on, and `generation` is its client's last stream.
     pub(super) fn is_current(&self, generation: u64) -> bool {
@@ -108,26 +115,24 @@ impl SessionState {
     /// # Errors
     /// [`Error::Invalid`] if the session has [`SHARE_MAX`] of them.
     pub(super) fn check_share(&self) -> Result<()> {
-        if self.held.len() + self.waiting.len() + self.pins.len() >= SHARE_MAX {
+        if self.held.len() + self.requests.len() + self.pins.len() >= SHARE_MAX {
             let what = format!("too many locks and pins in one session: at most {SHARE_MAX}");
             return Err(Error::Invalid { what });
         }
         Ok(())
     }
 
-    /// Whether the owner of a request still waits in the kernel by a request of an earlier stream, which is about to
-    /// end.
+    /// Whether a request of an earlier stream for the same lock by the same owner is still in progress. It ends soon,
+    /// and is refused.
     pub(super) fn has_earlier(&self, request: &LockRequest) -> bool {
-        let earlier = self.in_kernel.get(&(request.owner, request.target));
-        earlier.is_some_and(|generation| *generation < request.generation)
+        let earlier = self.requests.get(&(request.owner, request.target));
+        earlier.is_some_and(|earlier| earlier.generation < request.generation)
     }
 
-    /// Notes that a request does not wait in the kernel any more.
-    pub(super) fn leave_kernel(&mut self, request: &LockRequest) {
-        let place = (request.owner, request.target);
-        if self.in_kernel.get(&place) == Some(&request.generation) {
-            self.in_kernel.remove(&place);
-        }
+    /// Whether exactly this request is in progress, and not one of another stream for the same lock.
+    pub(super) fn has(&self, request: &LockRequest) -> bool {
+        let found = self.requests.get(&(request.owner, request.target));
+        found.is_some_and(|it| (it.generation, it.number) == (request.generation, request.number))
     }
 
     /// Records a lock that the session got.

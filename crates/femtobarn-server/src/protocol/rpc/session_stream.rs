@@ -249,7 +249,7 @@ impl<T: Turns> SessionStream<T> {
 
     async fn run(mut self) {
         match self.exchange_turns().await {
-            Ok(()) => self.service.end(&self.session),
+            Ok(()) => self.service.end(&self.session, self.generation),
             Err(failure) => {
                 let (is_closed, status) = match failure {
                     StreamFailure::Closed(status) => (true, status),

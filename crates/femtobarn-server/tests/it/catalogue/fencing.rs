@@ -58,7 +58,8 @@ impl Stage {
     pub(super) fn end_all_sessions(&self) {
         let _inside = self.server.as_ref().unwrap().0.enter();
         for session in self.served().sessions() {
-            self.served().end(&session);
+            // The number of its client's last stream, which has opened few.
+            (1..100).for_each(|generation| self.served().end(&session, generation));
         }
     }
 }

@@ -88,7 +88,7 @@ fn a_session_that_has_ended_has_no_outcomes() {
         let opened = opened(service, &claims()).await;
         let occupied = occupy();
         ask(service, &opened, PIN);
-        service.end(&opened.session);
+        service.end(&opened.session, opened.generation);
         drop(occupied);
         assert_eq!(outcomes(&opened).await.unwrap_err().kind(), ErrorKind::Closed);
     });

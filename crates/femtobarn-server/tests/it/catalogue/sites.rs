@@ -288,7 +288,7 @@ fn a_session_that_has_ended_is_opened_when_its_locks_are_free(postgres: &Postgre
         let held = (1, LockTarget::Database(id), LockKind::Exclusive, 0);
         let claims = SessionClaims { session: opened.session.id(), locks: vec![held], ..claims() };
         postgres.signal_all(Signal::SIGSTOP);
-        service.end(&opened.session);
+        service.end(&opened.session, opened.generation);
         let refused = service.open_session(claims.clone()).await;
         postgres.signal_all(Signal::SIGCONT);
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
