@@ -17,6 +17,7 @@ from .._exceptions import FemtobarnError, InvalidError, UnavailableError
 from .._femtobarn import default_config, start_log
 from .._replication import tell_former_leader
 from .._sizes import bytes_of_size
+from .allocator import return_freed_memory
 from .output import emit_line
 
 __all__ = ["serve", "serve_arguments"]
@@ -80,6 +81,7 @@ def serve(options: argparse.Namespace) -> None:
         raise InvalidError("--writable and --read-only exclude each other")
     if options.cache_size is not None and options.cache_of is None:
         raise InvalidError("--cache-size needs --cache-of")
+    return_freed_memory()
     start_log(Path(options.config).read_text() if options.config else "")
     signals = _signals()
     had_terminal = _has_terminal()
