@@ -4,9 +4,10 @@
 //! for it lock single bytes of its second half, the *stairs* ([`super::wait_queue`]). The gap between the two keeps the
 //! kernel from merging adjacent locks of one owner into one, which could not be told apart.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -41,7 +42,7 @@ pub enum LockKind {
     Exclusive,
 }
 
-/// Bytes that are locked as one.
+/// Bytes that are locked as one. To the kernel, a count of 0 means all bytes from the start on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     start: u64,
@@ -84,6 +85,11 @@ impl Span {
     /// All stairs above `stair`.
     pub(super) fn stairs_above(slot: u64, stair: u64) -> Self {
         Span { start: Self::stairs(slot).start + stair + 1, count: STAIRS - stair - 1 }
+    }
+
+    /// All bytes of the file, however long it becomes.
+    pub(super) fn all() -> Self {
+        Span { start: 0, count: 0 }
     }
 
     pub(super) fn byte(start: u64) -> Self {
@@ -136,7 +142,7 @@ impl LockFile {
     /// Opens the file, and makes its folder if it is missing.
     pub(super) fn open_with_folder(path: &Path) -> Result<Self> {
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)
+            fs::create_dir_all(folder)
                 .map_err(|error| Error::io("cannot create the folder", folder, error))?;
         }
         Self::open(path)
@@ -152,6 +158,17 @@ impl LockFile {
     /// Opens the file as [`LockFile::open_read_only`] does, if it exists.
     pub(super) fn open_if_there(path: &Path) -> Result<Option<Self>> {
         if path.is_file() { Self::open_read_only(path).map(Some) } else { Ok(None) }
+    }
+
+    /// Whether the path still leads to this file: it was neither removed nor replaced.
+    pub(super) fn is_in_place(&self) -> Result<bool> {
+        let found = match fs::metadata(&self.path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(self.unexamined(error)),
+        };
+        let ours = self.file.metadata().map_err(|error| self.unexamined(error))?;
+        Ok((found.dev(), found.ino()) == (ours.dev(), ours.ino()))
     }
 
     /// Takes the lock if it is free; returns whether it did.
@@ -240,7 +257,7 @@ impl LockFile {
         let mut bytes = [0; RECORD_BYTES];
         match self.file.read_exact_at(&mut bytes, slot * SLOT_BYTES) {
             Ok(()) => Ok(record::decode(&bytes).map(Holder::with_application)),
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
             Err(error) => Err(Error::io("cannot read the lock file", &self.path, error)),
         }
     }
@@ -252,6 +269,10 @@ impl LockFile {
             .map_err(|error| Error::io("cannot write the lock file", &self.path, error))
     }
 
+    fn unexamined(&self, error: io::Error) -> Error {
+        Error::io("cannot examine the lock file", &self.path, error)
+    }
+
     fn refused(&self, errno: Errno) -> Error {
         Error::io("cannot lock", &self.path, errno)
     }
@@ -259,9 +280,9 @@ impl LockFile {
 
 /// The names of the files in a folder of lock files; empty if the folder does not exist.
 pub(super) fn names_in(folder: &Path) -> Result<Vec<String>> {
-    let entries = match std::fs::read_dir(folder) {
+    let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
         Err(error) => return Err(Error::io("cannot list the folder", folder, error)),
     };
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());

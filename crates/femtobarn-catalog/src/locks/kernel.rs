@@ -4,12 +4,14 @@
 //! 1. An owner holds a slot at most once ([`super::claim`]).
 //! 2. A guard frees its lock when it is dropped, except in a forked child.
 //! 3. An exclusive lock has a record of its holder, unless it was taken by `lock_unrecorded`.
+//! 4. A lock counts only if its file is still the one of that name: [`remove_unused`] may have removed it since it was
+//!    opened, and the next owner locks a new one.
 //!
 //! The files, slots and records are specified in the parent module.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -17,9 +19,9 @@ use parking_lot::Mutex;
 
 use super::bells::Bells;
 use super::claim::{OwnedFile, SlotClaim};
-use super::file::{LockFile, LockKind, Span};
+use super::file::{LockFile, LockKind, Span, names_in};
 use super::monitor;
-use super::target::{LockCatalogue, LockTarget};
+use super::target::{LockCatalogue, LockTarget, database_of_file};
 use super::wait_queue::{self, Descent};
 use crate::error::{Error, Result};
 use crate::ids::DatabaseId;
@@ -44,8 +46,14 @@ pub(super) struct KernelBackend {
 /// It opens one lock file for each database, however many containers it locks there.
 #[derive(Debug)]
 pub(super) struct KernelOwner {
-    locks: Arc<KernelBackend>,
-    files: Mutex<HashMap<Option<DatabaseId>, Arc<OwnedFile>>>,
+    files: Arc<OwnedFiles>,
+}
+
+/// The lock files that an owner has open.
+#[derive(Debug)]
+struct OwnedFiles {
+    locks: KernelBackend,
+    by_database: Mutex<HashMap<Option<DatabaseId>, Arc<OwnedFile>>>,
 }
 
 /// A lock in the kernel, until this is dropped or its process dies.
@@ -61,7 +69,7 @@ pub(super) struct KernelWait {
     descent: Descent,
     claim: SlotClaim,
     kind: LockKind,
-    locks: Arc<KernelBackend>,
+    files: Arc<OwnedFiles>,
 }
 
 impl KernelBackend {
@@ -81,22 +89,27 @@ impl KernelBackend {
 
 impl KernelOwner {
     pub(super) fn new(locks: KernelBackend) -> Self {
-        KernelOwner { locks: Arc::new(locks), files: Mutex::default() }
+        KernelOwner { files: Arc::new(OwnedFiles { locks, by_database: Mutex::default() }) }
     }
 
     /// Whether a next transaction may reuse this owner: it holds no lock, waits for none, keeps few files open, and
     /// was not inherited by a fork.
     pub(super) fn is_idle(&self) -> bool {
-        let files = self.files.lock();
+        let files = self.files.by_database.lock();
         let is_free = |owned: &Arc<OwnedFile>| owned.is_own() && owned.is_free();
         files.len() <= IDLE_FILES_MAX && files.values().all(is_free)
     }
 
     /// Takes an exclusive lock without a time-out, and without a record of the holder.
     pub(super) fn lock_unrecorded(&self, target: LockTarget) -> Result<KernelGuard> {
-        let claim = self.claim(target)?;
-        claim.file().lock(LockKind::Exclusive, Span::hold(claim.slot()))?;
-        Ok(KernelGuard { claim })
+        loop {
+            let claim = self.files.claim(target)?;
+            claim.file().lock(LockKind::Exclusive, Span::hold(claim.slot()))?;
+            let guard = KernelGuard { claim };
+            if self.files.is_in_place(&guard)? {
+                return Ok(guard);
+            }
+        }
     }
 
     /// Takes a lock in the order of arrival, and records the holder of an exclusive one. A lock on a database also
@@ -113,7 +126,8 @@ impl KernelOwner {
     ) -> Result<KernelGuard> {
         let locked: Result<_> = self.queue(target, kind)?.wait_while(wait, &mut interrupts::check);
         let guard = locked?;
-        if let (LockTarget::Database(database), Some(catalogue)) = (target, &self.locks.catalogue) {
+        let catalogue = &self.files.locks.catalogue;
+        if let (LockTarget::Database(database), Some(catalogue)) = (target, catalogue) {
             catalogue.fence_off_ended(database)?;
         }
         Ok(guard)
@@ -124,11 +138,11 @@ impl KernelOwner {
     /// # Errors
     /// [`Error::Invalid`] if this owner holds the lock, or waits for it, already.
     pub(super) fn queue(&self, target: LockTarget, kind: LockKind) -> Result<KernelWait> {
-        let claim = self.claim(target)?;
-        let descent = Descent::new(&claim.file, target, kind);
-        Ok(KernelWait { descent, claim, kind, locks: Arc::clone(&self.locks) })
+        KernelWait::begin(&self.files, target, kind)
     }
+}
 
+impl OwnedFiles {
     fn claim(&self, target: LockTarget) -> Result<SlotClaim> {
         let file = self.file(&target)?;
         SlotClaim::of(&file, target).ok_or_else(|| {
@@ -138,7 +152,7 @@ impl KernelOwner {
     }
 
     fn file(&self, target: &LockTarget) -> Result<Arc<OwnedFile>> {
-        let mut files = self.files.lock();
+        let mut files = self.by_database.lock();
         if let Some(file) = files.get(&target.database()) {
             return Ok(Arc::clone(file));
         }
@@ -150,9 +164,26 @@ impl KernelOwner {
         files.insert(target.database(), Arc::clone(&file));
         Ok(file)
     }
+
+    /// Whether a lock that was just taken is in the file that other owners lock. A removed file is forgotten, so that the
+    /// next claim opens the new one.
+    fn is_in_place(&self, guard: &KernelGuard) -> Result<bool> {
+        let locked = &guard.claim.file;
+        let is_in_place = locked.file.is_in_place()?;
+        if !is_in_place {
+            self.by_database.lock().retain(|_, owned| !Arc::ptr_eq(owned, locked));
+        }
+        Ok(is_in_place)
+    }
 }
 
 impl KernelWait {
+    fn begin(files: &Arc<OwnedFiles>, target: LockTarget, kind: LockKind) -> Result<Self> {
+        let claim = files.claim(target)?;
+        let descent = Descent::new(&claim.file, target, kind);
+        Ok(KernelWait { descent, claim, kind, files: Arc::clone(files) })
+    }
+
     /// Advances in the queue as far as is possible now, without waiting. Returns the lock, or the wait to continue.
     ///
     /// # Errors
@@ -163,6 +194,11 @@ impl KernelWait {
         }
         drop(self.descent);
         let guard = KernelGuard { claim: self.claim };
+        if !self.files.is_in_place(&guard)? {
+            let target = guard.claim.target;
+            drop(guard);
+            return Self::begin(&self.files, target, self.kind)?.step();
+        }
         if self.kind == LockKind::Exclusive {
             guard.claim.file().write_holder(guard.claim.slot())?;
         }
@@ -207,7 +243,7 @@ impl KernelWait {
         };
         match holder {
             Ok(holder) => Error::Busy {
-                what: self.locks.describe(target),
+                what: self.files.locks.describe(target),
                 holder: holder.map(Box::new),
                 waited: self.descent.waited(),
             },
@@ -225,4 +261,22 @@ impl Drop for KernelGuard {
         owned.file.unlock(Span::hold(slot));
         wait_queue::ring_for(&self.claim.target, owned.bells.as_ref());
     }
+}
+
+/// Removes the files of databases that are not in `known`, except those in which a lock is held or waited for.
+pub(super) fn remove_unused(locks: &Path, known: &HashSet<DatabaseId>) -> Result<()> {
+    for name in names_in(locks)? {
+        let Some(Some(database)) = database_of_file(&name) else { continue };
+        if known.contains(&database) {
+            continue;
+        }
+        let path = locks.join(name);
+        let file = LockFile::open(&path)?;
+        // With all bytes locked no owner has a lock, and the next one that takes one finds the file removed.
+        if file.try_lock(LockKind::Exclusive, Span::all())? && file.is_in_place()? {
+            fs::remove_file(&path)
+                .map_err(|error| Error::io("cannot remove the lock file", &path, error))?;
+        }
+    }
+    Ok(())
 }

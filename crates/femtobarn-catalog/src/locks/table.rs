@@ -1,11 +1,12 @@
 //! All locks of a federation: makes their owners, and lists holders and waiters.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::backend::Backend;
-use super::kernel::{KernelBackend, KernelOwner};
+use super::kernel::{self, KernelBackend, KernelOwner};
 use super::leased::{LeasedLocks, LeasedOwner};
 use super::monitor::{self, HeldLock};
 use super::owner::{LockGuard, LockOwner};
@@ -75,6 +76,18 @@ impl LockTable {
     /// The errors of [`LockOwner::lock_allocation`].
     pub fn lock_allocation(&self, database: DatabaseId) -> Result<LockGuard> {
         self.owner().lock_allocation(database)
+    }
+
+    /// Removes the lock files of databases that are not in `known` and in which no lock is held; the next lock makes the file
+    /// again. Does nothing if a server keeps the locks.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) if a lock file cannot be used or removed.
+    pub fn remove_unused_files(&self, known: &HashSet<DatabaseId>) -> Result<()> {
+        match &self.backend {
+            Backend::Kernel(locks) => kernel::remove_unused(&locks.folder, known),
+            Backend::Leased(_) => Ok(()),
+        }
     }
 
     /// The current holder of a container's lock; `None` if it is free.

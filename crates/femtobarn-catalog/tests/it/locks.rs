@@ -1,10 +1,13 @@
 //! Locks between writers, of one process and of several.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use femtobarn_catalog::{ContainerId, DatabaseId, Error, ErrorKind, LockTable};
+use femtobarn_catalog::{
+    ContainerId, DatabaseId, Error, ErrorKind, LockKind, LockOwner, LockStep, LockTable, LockTarget,
+};
 
 use crate::child::{Player, listen, say};
 
@@ -44,6 +47,41 @@ fn owner_holds_each_lock_at_most_once() {
     assert!(table.holder(DATABASE, ContainerId(100)).unwrap().is_some(), "guards keep locks");
     drop(guards);
     assert!(table.holder(DATABASE, ContainerId(100)).unwrap().is_none());
+}
+
+#[test]
+fn a_lock_file_that_was_removed_excludes_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = LockTable::new(folder.path());
+    let remove = || table.remove_unused_files(&HashSet::new()).unwrap();
+    let has_file = || folder.path().join("locks").join(DATABASE.to_string()).exists();
+    let (one, two) = (table.owner(), table.owner());
+    let lock = |owner: &LockOwner| owner.lock_container(DATABASE, CONTAINER, Duration::ZERO);
+    drop(lock(&one).unwrap());
+    // This one has opened the file, and locks nothing in it yet.
+    let target = LockTarget::Container(DATABASE, CONTAINER);
+    let waits = two.queue(target, LockKind::Exclusive).unwrap();
+    remove();
+    assert!(!has_file());
+    let held = table.lock_container(DATABASE, CONTAINER, Duration::ZERO).unwrap();
+    assert_eq!(lock(&one).unwrap_err().kind(), ErrorKind::Busy, "it has the removed file open");
+    let LockStep::Waits(waits) = waits.step().unwrap() else { panic!("two hold the lock") };
+    remove();
+    assert!(has_file(), "a lock in it is held");
+    drop(held);
+    remove();
+    assert!(has_file(), "a lock in it is waited for");
+    let LockStep::Locked(held) = waits.step().unwrap() else { panic!("the lock is free") };
+    assert_eq!(lock(&one).unwrap_err().kind(), ErrorKind::Busy);
+    drop(held);
+    drop(table.lock_allocation(DATABASE).unwrap());
+    let allocates = table.owner();
+    drop(allocates.lock_allocation(DATABASE).unwrap());
+    remove();
+    drop(allocates.lock_allocation(DATABASE).unwrap());
+    assert!(has_file(), "the lock was taken in a new file");
+    table.remove_unused_files(&[DATABASE].into()).unwrap();
+    assert!(has_file(), "its database is known");
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Vacuum deletes unneeded versions and reuses their space, and changes nothing else.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use femtobarn::{
-    CheckLevel, ContainerKey, Csn, ErrorKind, Federation, Snapshot, Transaction, VacuumOptions,
-    VacuumReport,
+    CheckLevel, ContainerKey, Csn, DatabaseId, ErrorKind, Federation, Snapshot, Transaction,
+    VacuumOptions, VacuumReport,
 };
 use rntuple::{Array, Primitive};
 use tempfile::TempDir;
@@ -224,6 +225,30 @@ fn the_file_of_a_dropped_database_is_removed() {
     assert_eq!((report.databases, report.files), (1, vec![path(&folder)]));
     assert!(!path(&folder).exists());
     assert_sound(&federation);
+}
+
+#[test]
+fn lock_files_of_databases_that_are_gone_are_removed() {
+    let (folder, federation) = with_updates(1);
+    let run7 = federation.catalog().database("run7", Csn::MAX).unwrap().id;
+    let mut transaction = begin(&federation);
+    transaction.create_database("abandoned").unwrap();
+    drop(transaction);
+    let mut transaction = begin(&federation);
+    let run8 = transaction.create_database("run8").unwrap();
+    transaction.commit().unwrap();
+    let lock_files = || {
+        let entries = std::fs::read_dir(folder.path().join("test.fed/locks")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter_map(|name| Some(DatabaseId(name.parse().ok()?))).collect::<BTreeSet<_>>()
+    };
+    let mut transaction = begin(&federation);
+    transaction.drop_database("run7").unwrap();
+    let dropped = transaction.commit().unwrap();
+    assert!(lock_files().contains(&run7));
+    assert!(lock_files().contains(&run8));
+    vacuum(&federation, dropped);
+    assert_eq!(lock_files(), [run8].into());
 }
 
 #[test]

@@ -124,6 +124,9 @@ impl Federation {
             }
             vacuum.advance(row);
         }
+        if vacuum.report.is_complete && !options.dry_run {
+            vacuum.remove_lock_files()?;
+        }
         Ok(vacuum.report)
     }
 }
@@ -298,6 +301,13 @@ impl Vacuum<'_, '_> {
             file::remove_if_there(path)?;
         }
         absent.iter().try_for_each(|path| Ok(remove_staged(path)?))
+    }
+
+    /// Removes the lock files of databases that are not in the catalogue any more, or never came into it.
+    fn remove_lock_files(&self) -> Result<()> {
+        let all = self.inner.local()?.every_database()?;
+        let known = all.iter().map(|record| record.row.id).collect();
+        Ok(self.inner.locks().remove_unused_files(&known)?)
     }
 
     fn remember_files(&mut self, purgeable: &Purgeable) {
