@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use femtobarn::{Error, ErrorKind, Federation, Isolation, Profile, Result, TransactionOptions};
+use femtobarn::{
+    Error, ErrorKind, Federation, Isolation, Profile, Result, Snapshot, TransactionOptions,
+};
 use rntuple::Value;
 
 use super::{
@@ -63,7 +65,14 @@ pub fn fill(federation: &Federation) -> Result<()> {
 /// # Errors
 /// Those of the engine.
 pub fn lists(federation: &Federation) -> Result<BTreeMap<u64, Vec<u64>>> {
-    let snapshot = federation.snapshot(None)?;
+    lists_in(&federation.snapshot(None)?)
+}
+
+/// The list of each register in a snapshot.
+///
+/// # Errors
+/// Those of the engine.
+pub fn lists_in(snapshot: &Snapshot) -> Result<BTreeMap<u64, Vec<u64>>> {
     let mut lists = BTreeMap::new();
     for register in 0..PATHS.len() as u64 * REGISTERS_EACH {
         let (path, entry) = place(register);
@@ -72,8 +81,22 @@ pub fn lists(federation: &Federation) -> Result<BTreeMap<u64, Vec<u64>>> {
     Ok(lists)
 }
 
-/// Checks that the history of a federation's registers satisfies snapshot isolation and that no transaction was
-/// committed twice. Returns the number of committed transactions.
+/// Reads all registers of the newest snapshot: a transaction that has the number of this snapshot, and no message.
+///
+/// # Errors
+/// Those of the engine.
+pub fn read_all(federation: &Federation) -> Result<ObservedTransaction> {
+    let start = now();
+    let snapshot = federation.snapshot(None)?;
+    let lists = lists_in(&snapshot)?.into_iter();
+    let operations = lists.map(|(register, list)| RegisterOperation::Read(register, list));
+    let operations = operations.collect();
+    let outcome = TransactionOutcome::Committed(snapshot.csn().0);
+    Ok(ObservedTransaction { time: start..now(), outcome, operations })
+}
+
+/// Checks the history of a federation's registers for snapshot isolation, and that no transaction was committed twice; returns how
+/// many were committed.
 ///
 /// # Errors
 /// A text that describes the violation.
@@ -121,6 +144,14 @@ pub enum Surroundings {
     /// Servers fail, disks are full, and writers are killed. So a transaction is also recorded, with an unknown
     /// outcome, when it has its first lock and before it commits.
     Deadly,
+    /// As deadly, and another server may become the leader: a transaction that the former one denies is aborted.
+    Succession,
+}
+
+impl Surroundings {
+    fn are_deadly(self) -> bool {
+        matches!(self, Surroundings::Deadly | Surroundings::Succession)
+    }
 }
 
 /// Runs random transactions while `goes_on` returns true for their number, and passes each to `record`. `writer` is the
@@ -136,45 +167,76 @@ pub fn run(
     goes_on: impl Fn(u64) -> bool,
     mut record: impl FnMut(ObservedTransaction),
 ) -> Result<()> {
-    let mut random = SplitMix(writer);
-    let mut next = writer << 20;
+    let mut writer = RegisterWriter::new(level, writer, surroundings);
     let mut count = 0;
     while goes_on(count) {
         count += 1;
+        writer.transact(federation, &mut record)?;
+    }
+    Ok(())
+}
+
+/// A writer of random transactions.
+pub struct RegisterWriter {
+    level: IsolationLevel,
+    surroundings: Surroundings,
+    random: SplitMix,
+    /// The number that it appends next.
+    next: u64,
+}
+
+impl RegisterWriter {
+    /// The writer with this number, which is its seed, and must be unique in a history.
+    pub fn new(level: IsolationLevel, writer: u64, surroundings: Surroundings) -> Self {
+        RegisterWriter { level, surroundings, random: SplitMix(writer), next: writer << 20 }
+    }
+
+    /// Runs one transaction, and passes it to `record`. Returns the failure with which it ended, after a pause.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn transact(
+        &mut self,
+        federation: &Federation,
+        record: &mut impl FnMut(ObservedTransaction),
+    ) -> Result<Option<Error>> {
         let start = now();
         let mut run = RunningTransaction { operations: vec![], is_committing: false };
+        let surroundings = self.surroundings;
         let mut announce = |operations: &[RegisterOperation]| {
-            if surroundings == Surroundings::Deadly {
+            if surroundings.are_deadly() {
                 let (outcome, operations) = (TransactionOutcome::Unknown, operations.to_vec());
                 record(ObservedTransaction { time: start..start, outcome, operations });
             }
         };
-        let level = (level, &mut announce as Announce);
-        let outcome = match transact(federation, level, &mut random, &mut next, &mut run) {
-            Ok(csn) => TransactionOutcome::Committed(csn),
+        let level = (self.level, &mut announce as Announce);
+        let done = transact(federation, level, &mut self.random, &mut self.next, &mut run);
+        let (outcome, failure) = match done {
+            Ok(csn) => (TransactionOutcome::Committed(csn), None),
             Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Busy) => {
-                TransactionOutcome::Aborted
+                (TransactionOutcome::Aborted, None)
             }
             Err(error) if is_outcome(&error, surroundings) => {
-                eprintln!("{error}");
-                if surroundings == Surroundings::Deadly {
-                    std::thread::sleep(Duration::from_millis(random.below(PAUSE_MS_MAX)));
-                }
-                if needs_restart(&error) {
-                    std::thread::sleep(RESTARTED_WITHIN);
-                }
-                if run.is_committing {
-                    TransactionOutcome::Unknown
-                } else {
-                    TransactionOutcome::Aborted
-                }
+                self.pause_after(&error);
+                let is_known = !run.is_committing || error.kind() == ErrorKind::Denied;
+                let outcome = [TransactionOutcome::Unknown, TransactionOutcome::Aborted];
+                (outcome[usize::from(is_known)], Some(error))
             }
             Err(error) => return Err(error),
         };
-        let operations = run.operations;
-        record(ObservedTransaction { time: start..now(), outcome, operations });
+        record(ObservedTransaction { time: start..now(), outcome, operations: run.operations });
+        Ok(failure)
     }
-    Ok(())
+
+    fn pause_after(&mut self, error: &Error) {
+        eprintln!("{error}");
+        if self.surroundings.are_deadly() {
+            std::thread::sleep(Duration::from_millis(self.random.below(PAUSE_MS_MAX)));
+        }
+        if needs_restart(error) {
+            std::thread::sleep(RESTARTED_WITHIN);
+        }
+    }
 }
 
 /// Whether an error is what a transaction may end with.
@@ -184,6 +246,9 @@ fn is_outcome(error: &Error, surroundings: Surroundings) -> bool {
         Surroundings::Calm => false,
         Surroundings::Failing => is_failure(kind),
         Surroundings::Deadly => is_failure(kind) || kind == ErrorKind::Full || needs_restart(error),
+        Surroundings::Succession => {
+            kind == ErrorKind::Denied || is_outcome(error, Surroundings::Deadly)
+        }
     }
 }
 

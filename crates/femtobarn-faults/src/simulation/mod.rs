@@ -9,6 +9,8 @@
 //! | [`hosts`] | the hosts, with their clocks (`clock`) and disks (`host_disk`) |
 //! | [`world`] | processes, threads and the simulated time |
 //! | [`plan`] | the faults of a seed |
+//! | `site` | a server's machine, and its operator |
+//! | `outcome` | what is checked in the federation, and in its copy, afterwards |
 //! | [`story`] | the history of a seed: clients, faults, and the checks afterwards |
 //!
 //! Every process runs the program `workload`. It replaces the functions of the C library by which a program waits,
@@ -25,9 +27,20 @@ mod host_disk;
 pub mod hosts;
 pub mod message;
 mod network;
+mod outcome;
 pub mod plan;
+mod site;
 pub mod story;
 pub mod world;
 
+use std::net::Ipv4Addr;
+
 /// The port of simulated servers.
 pub const PORT: u16 = 1094;
+/// A promoted server prints this when its former leader knows of it, or has never been left behind.
+pub const TOLD: &str = "told";
+
+/// The URL of the federation at a simulated server.
+pub fn url_of(host: Ipv4Addr) -> String {
+    format!("root://{host}:{PORT}//fed")
+}

@@ -1,45 +1,40 @@
-//! The history of a seed: clients write to a server while the network, the server and the clients fail. Then it is
-//! checked.
+//! The history of a seed: clients write to a server while the network, the server and the clients fail; then all is checked.
+//! Perhaps a second server follows the first one, a client reads there, and the copy is promoted.
 //!
-//! Checks:
-//! 1. Each client that was not killed ends within a bounded simulated time.
-//! 2. The history satisfies snapshot isolation. It has every acknowledged commit once, in the order of the commits'
-//!    numbers.
-//! 3. The federation is sound.
+//! What is checked: each client that was not killed ends, in a bounded time of the simulation; a copy has all commits, or its former
+//! leader knows its successor, as soon; and the federation and its copy are as [`super::outcome`] says.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use femtobarn::{CheckLevel, Federation};
-
-use super::PORT;
-use super::clock::are_in_order;
 use super::message::NEVER;
+use super::outcome::{CopyFate, FinalCounts, check_alone, check_copied};
 use super::plan::{
-    AIMED_WITHIN, CLIENTS, ClientActivity, MILLISECOND, PlannedEvent, PlannedFault, SERVER,
-    host_of, plan,
+    AIMED_WITHIN, CLIENTS, Cast, ClientActivity, FOLLOWER, LEADER, MILLISECOND, PlannedEvent,
+    PlannedFault, SITES, host_of, plan,
 };
-use super::world::{ProcessOutput, World};
-use crate::history::{ObservedTransaction, recorder};
+use super::site::{SimulatedSite, SiteTask, start_process};
+use super::url_of;
+use super::world::World;
+use crate::history::ObservedTransaction;
 use crate::random::SplitMix;
 
-/// The number of transactions of each client.
+/// Transactions of each writer.
 const TRANSACTIONS: u64 = 6;
+/// The same, if another server may be promoted meanwhile.
+const TRANSACTIONS_OF_TWO: u64 = 8;
+/// Readings of the client that reads at a copy.
+const READINGS: u64 = 12;
+/// The number of this client.
+const READER: u64 = CLIENTS - 1;
 
 const SECOND: u64 = 1000 * MILLISECOND;
-/// The beginning of the last error line of a server that cannot start.
-const NOT_BEGUN: &str = "cannot serve ";
-/// A text in the log of a server that accepts no more commits because a sync of the catalogue's log failed.
-const MUST_RESTART: &str = "restart the server";
-/// The time between two looks of the operator at the server's log.
-const LOOKED_EVERY: u64 = 2 * SECOND;
-/// The time after which the operator starts a server again that could not start or had to be stopped.
-const RESTARTED_AFTER: u64 = SECOND;
-/// After the last fault has ended, all clients get an answer or a refusal within this time.
+/// The time in which all clients are answered or refused once no fault lasts, and in which a copy has all commits.
 const ANSWERED_WITHIN: u64 = 600 * SECOND;
+/// How often it is looked whether a copy has all commits.
+const SETTLED_EVERY: u64 = SECOND;
 
 /// A summary of a history that passed all checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +43,9 @@ pub struct ToldStory {
     pub trace: u64,
     /// The number of committed transactions.
     pub commits: u64,
-    /// The number of faults that began.
+    /// Commits that only a leader has which was left behind.
+    pub left_behind: u64,
+    /// Faults that began.
     pub faults: u64,
     /// The number of calls of threads to the simulation.
     pub steps: u64,
@@ -60,16 +57,10 @@ pub struct ToldStory {
 
 /// The processes of a history, and their files.
 struct Story {
+    cast: Cast,
     world: World,
     place: PathBuf,
-    server: Option<usize>,
-    before_server: BeforeServer,
-    /// The time at which the operator starts the server again.
-    restart: Option<u64>,
-    /// The time of the operator's next look at the server's log.
-    next_look: u64,
-    /// The number of kills of the server by faults that have not ended yet.
-    ends: u64,
+    sites: Vec<SimulatedSite>,
     clients: Vec<usize>,
     killed: Vec<u64>,
     /// The beginnings and ends of faults so far, with their times.
@@ -79,98 +70,20 @@ struct Story {
     strikes: BTreeMap<(&'static str, ClientActivity), u64>,
 }
 
-/// Counts at the moment when the server was started, to tell its own errors from those of earlier servers.
-#[derive(Default)]
-struct BeforeServer {
-    /// The size of the errors of earlier servers, in bytes.
-    told: usize,
-    /// The number of failed operations on the server's disk.
-    failures: u64,
-}
-
 impl Story {
-    fn start(&mut self, host: Ipv4Addr, name: &str, arguments: &[&str]) -> Result<usize, String> {
-        let [output, errors] = ["out", "err"].map(|kind| self.place.join(format!("{name}.{kind}")));
-        let told = ProcessOutput { output: &output, errors: &errors };
-        self.world.start(host, arguments, &told).map_err(|error| format!("{name}: {error}"))
-    }
-
-    /// The paths of the server's disk and of the trace of its operations.
-    fn disk(&self) -> [PathBuf; 2] {
-        ["disk", "trace"].map(|name| self.place.join(name))
-    }
-
-    fn federation(&self) -> PathBuf {
-        self.disk()[0].join("fed")
-    }
-
-    fn lose_power(&mut self) -> Result<(), String> {
-        let lost = self.world.hosts.lose_power(SERVER);
-        lost.map_err(|error| format!("the server's disk: {error}"))
-    }
-
-    /// Starts the process that creates a federation on a new disk.
-    fn prepare(&mut self) -> Result<usize, String> {
-        let [disk, trace] = self.disk();
-        fs::create_dir(&disk).map_err(|error| format!("{}: {error}", disk.display()))?;
-        let [disk_name, trace_name] = [&disk, &trace].map(|path| path.display().to_string());
-        self.world.hosts.add_disk(SERVER, disk, trace);
-        self.start(SERVER, "prepare", &["prepare", &disk_name, &trace_name])
-    }
-
-    fn start_server(&mut self) -> Result<(), String> {
-        self.restart = None;
-        let (told, failures) = (self.errors("server").len(), self.world.hosts.failures(SERVER));
-        self.before_server = BeforeServer { told, failures };
-        let [disk, trace] = self.disk().map(|path| path.display().to_string());
-        let arguments = ["serve", &disk, &trace, &SERVER.to_string()];
-        self.server = Some(self.start(SERVER, "server", &arguments)?);
-        Ok(())
-    }
-
-    fn kill_server(&mut self) -> Result<(), String> {
-        self.restart = None;
-        let Some(server) = self.server.take() else { return Ok(()) };
-        self.world.kill(server).map_err(|error| format!("the server: {error}"))
-    }
-
-    /// A server may refuse to start if its disk fails meanwhile; then the operator starts it again. A server that has
-    /// started must not end by itself.
-    fn check_server(&mut self, server: usize) -> Result<(), String> {
-        let Some(status) = self.world.status(server) else { return Ok(()) };
-        let errors = self.server_errors();
-        let last = errors.trim_end().lines().last();
-        let is_refusal = status.code() == Some(1)
-            && last.is_some_and(|line| line.starts_with(NOT_BEGUN))
-            && self.world.hosts.failures(SERVER) > self.before_server.failures;
-        if !is_refusal {
-            return Err(format!("the server ended by itself: {status}: {errors}"));
-        }
-        self.server = None;
-        self.restart = Some(self.world.now() + RESTARTED_AFTER);
-        Ok(())
-    }
-
-    /// The errors of the server since it was started.
-    fn server_errors(&self) -> String {
-        self.errors("server").split_off(self.before_server.told)
-    }
-
-    /// Acts as the operator: looks at the server's log from time to time, and restarts the server if the log demands
-    /// it.
-    fn operate(&mut self) -> Result<(), String> {
-        let now = self.world.now();
-        if self.next_look <= now {
-            self.next_look = now + LOOKED_EVERY;
-            if self.server.is_some() && self.server_errors().contains(MUST_RESTART) {
-                self.note_strike("a restart by the operator");
-                self.kill_server()?;
-                self.restart = Some(now + RESTARTED_AFTER);
-            }
-        }
-        if self.restart.is_some_and(|time| time <= now) {
-            self.start_server()?;
-        }
+    fn start_client(&mut self, client: u64) -> Result<(), String> {
+        // The first numbers are those of objects that the federation has from the beginning.
+        let (number, urls) = ((client + 1).to_string(), SITES.map(url_of));
+        let [count, of_two, readings] =
+            [TRANSACTIONS, TRANSACTIONS_OF_TWO, READINGS].map(|count| count.to_string());
+        let arguments: &[&str] = match self.cast {
+            Cast::Followed if client == READER => &["read", &readings, &urls[FOLLOWER]],
+            Cast::Followed => &["write", &number, &of_two, &urls[LEADER], &urls[FOLLOWER]],
+            Cast::Alone => &["write", &number, &count, &urls[LEADER]],
+        };
+        let name = format!("client{client}");
+        let named = (host_of(client), &*name);
+        self.clients.push(start_process(&mut self.world, &self.place, named, arguments)?);
         Ok(())
     }
 
@@ -183,34 +96,25 @@ impl Story {
         if let Some(fault) = event.strikes_at_once() {
             self.note_strike(fault);
         }
+        let Story { world, sites, .. } = self;
         match event {
-            PlannedEvent::Way(from, to, is_blocked) => self.world.block(from, to, is_blocked),
-            PlannedEvent::DropConnections(host) => self.world.drop_connections(host),
-            PlannedEvent::Delay(times) => self.world.slow_down(times),
-            PlannedEvent::KillServer(loses_power) => {
-                self.ends += 1;
-                self.kill_server()?;
-                if loses_power {
-                    self.lose_power()?;
-                }
-            }
-            PlannedEvent::StartServer => {
-                self.ends -= 1;
-                if self.ends == 0 {
-                    self.start_server()?;
-                }
-            }
+            PlannedEvent::Way(from, to, is_blocked) => world.block(from, to, is_blocked),
+            PlannedEvent::DropConnections(host) => world.drop_connections(host),
+            PlannedEvent::Delay(times) => world.slow_down(times),
+            PlannedEvent::KillServer(at, loses_power) => sites[at].end(world, loses_power)?,
+            PlannedEvent::StartServer(at) => sites[at].begin(world)?,
             PlannedEvent::KillClient(client) => {
                 let process = self.clients[client as usize];
-                if self.world.status(process).is_none() {
+                if world.status(process).is_none() {
                     self.killed.push(client);
-                    self.world.kill(process).map_err(|error| format!("a client: {error}"))?;
+                    world.kill(process).map_err(|error| format!("a client: {error}"))?;
                 }
             }
-            PlannedEvent::Disk(kind, true) => self.world.hosts.begin_fault(SERVER, kind),
-            PlannedEvent::Disk(kind, false) => self.world.hosts.end_fault(SERVER, kind),
-            PlannedEvent::SlowDisk(times) => self.world.hosts.slow_disk(SERVER, times),
-            PlannedEvent::SetClock(host, by) => self.world.hosts.set_clock(host, by),
+            PlannedEvent::Disk(at, kind, true) => world.hosts.begin_fault(SITES[at], kind),
+            PlannedEvent::Disk(at, kind, false) => world.hosts.end_fault(SITES[at], kind),
+            PlannedEvent::SlowDisk(at, times) => world.hosts.slow_disk(SITES[at], times),
+            PlannedEvent::SetClock(host, by) => world.hosts.set_clock(host, by),
+            PlannedEvent::Promote(may_force) => sites[FOLLOWER].promote(world, may_force)?,
         }
         Ok(())
     }
@@ -244,10 +148,23 @@ impl Story {
     fn step(&mut self, until: u64) -> Result<(), String> {
         let now = self.world.now();
         self.world.step(until).map_err(|error| format!("after {now} ns: {error}"))?;
-        for fault in self.world.hosts.take_struck(SERVER) {
-            self.note_strike(fault.name());
+        for at in 0..self.sites.len() {
+            for fault in self.world.hosts.take_struck(self.sites[at].host) {
+                self.note_strike(fault.name());
+            }
+            self.sites[at].check(&self.world)?;
         }
-        self.server.map_or(Ok(()), |server| self.check_server(server))
+        Ok(())
+    }
+
+    /// Does what the operators of the servers do.
+    fn operate(&mut self) -> Result<(), String> {
+        for at in 0..self.sites.len() {
+            if self.sites[at].operate(&mut self.world)? {
+                self.note_strike("a restart by the operator");
+            }
+        }
+        Ok(())
     }
 
     /// Runs until all clients have ended. Returns the number of faults that began.
@@ -263,14 +180,45 @@ impl Story {
                 return Err("a client was neither answered nor refused".to_owned());
             }
             self.operate()?;
-            let end = self.ends_of_faults.front().map(|(time, _)| *time);
-            let times = [fault, end, self.restart, Some(self.next_look)];
-            self.step(times.into_iter().flatten().fold(limit, u64::min))?;
+            self.step(fault.map_or(limit, |time| time.min(limit)).min(self.next_time()))?;
         }
         Ok((count - faults.len()) as u64)
     }
 
-    /// Begins the faults that are due. Returns the latest time at which the next fault begins.
+    /// When a fault ends, or an operator does something, next.
+    fn next_time(&self) -> u64 {
+        let end = self.ends_of_faults.front().map(|(time, _)| *time);
+        self.sites.iter().map(SimulatedSite::next_time).chain(end).min().unwrap_or(NEVER)
+    }
+
+    /// Ends all faults, and goes on until the copy has all commits, or its former leader knows its successor.
+    fn settle(&mut self) -> Result<(), String> {
+        for (_, event) in std::mem::take(&mut self.ends_of_faults) {
+            self.apply(event)?;
+        }
+        let limit = self.world.now() + ANSWERED_WITHIN;
+        let since: Vec<usize> = self.sites.iter().map(|site| site.output().len()).collect();
+        let mut next = self.world.now();
+        loop {
+            let now = self.world.now();
+            if next <= now {
+                let mut sites = self.sites.iter().zip(&since);
+                if sites.all(|(site, since)| site.is_settled(&self.world, *since)) {
+                    return Ok(());
+                }
+                next = now + SETTLED_EVERY;
+            }
+            if now >= limit {
+                let follower = &self.sites[FOLLOWER];
+                let (task, errors) = (follower.task, follower.errors());
+                return Err(format!("the copy is not done: {task:?}: {errors}"));
+            }
+            self.operate()?;
+            self.step(next.min(self.next_time()))?;
+        }
+    }
+
+    /// Begins the faults whose time has come. Returns when the next one may begin, at the latest.
     fn begin_faults(
         &mut self,
         begin: u64,
@@ -310,32 +258,34 @@ impl Story {
         aim.is_none_or(|aim| aim == self.activity())
     }
 
-    /// The transactions that clients printed: of each transaction, the last line.
-    fn told(&self, trace: &mut impl Hasher) -> Result<Vec<ObservedTransaction>, String> {
-        let mut history = vec![];
-        for client in 0..CLIENTS {
-            let name = format!("client{client}");
-            let text = fs::read_to_string(self.place.join(format!("{name}.out")))
-                .map_err(|error| format!("{name}: {error}"))?;
-            trace.write(text.as_bytes());
-            let mut named = BTreeMap::new();
-            for line in text.lines() {
-                let transaction = ObservedTransaction::from_line(line)
-                    .ok_or_else(|| format!("{name} told no transaction: {line}"))?;
-                match transaction.message() {
-                    Some(message) => drop(named.insert(message, transaction)),
-                    None => history.push(transaction),
-                }
+    /// What a client told, each transaction as it was told last.
+    fn told(
+        &self,
+        client: u64,
+        trace: &mut impl Hasher,
+    ) -> Result<Vec<ObservedTransaction>, String> {
+        let name = format!("client{client}");
+        let text = fs::read_to_string(self.place.join(format!("{name}.out")))
+            .map_err(|error| format!("{name}: {error}"))?;
+        trace.write(text.as_bytes());
+        let (mut history, mut named) = (vec![], BTreeMap::new());
+        for line in text.lines() {
+            let transaction = ObservedTransaction::from_line(line)
+                .ok_or_else(|| format!("{name} told no transaction: {line}"))?;
+            match transaction.message() {
+                Some(message) => drop(named.insert(message, transaction)),
+                None => history.push(transaction),
             }
-            history.extend(named.into_values());
         }
+        history.extend(named.into_values());
         Ok(history)
     }
 
     /// Checks that no thread panicked: a panic can end a thread without its process.
     fn check_threads(&self) -> Result<(), String> {
         let clients = (0..CLIENTS).map(|client| format!("client{client}"));
-        for name in clients.chain(["server".to_owned()]) {
+        let sites = self.sites.iter().map(|site| site.name.to_owned());
+        for name in clients.chain(sites) {
             let errors = self.errors(&name);
             if errors.contains("panicked at") {
                 return Err(format!("{name}: {errors}"));
@@ -362,7 +312,7 @@ impl Story {
 /// # Errors
 /// The first check that failed, and the faults so far.
 pub fn tell(
-    seed: u64,
+    (seed, cast): (u64, Cast),
     program: &Path,
     place: &Path,
     log: Option<&Path>,
@@ -372,14 +322,13 @@ pub fn tell(
     if let Some(log) = log {
         world.log_calls(log).map_err(|error| format!("{}: {error}", log.display()))?;
     }
+    let sites = (0..cast.sites()).map(|at| SimulatedSite::new(at, place, &mut world));
+    let sites = sites.collect::<Result<_, _>>()?;
     let mut story = Story {
+        cast,
         world,
         place: place.to_owned(),
-        server: None,
-        before_server: BeforeServer::default(),
-        restart: None,
-        next_look: 0,
-        ends: 0,
+        sites,
         clients: vec![],
         killed: vec![],
         events: vec![],
@@ -392,54 +341,61 @@ pub fn tell(
 
 impl Story {
     fn tell(&mut self, random: &mut SplitMix) -> Result<ToldStory, String> {
-        let first = self.prepare()?;
+        self.begin()?;
+        let faults = self.run(plan(random, self.cast))?;
+        if self.cast == Cast::Followed {
+            self.settle()?;
+        }
+        for at in 0..self.sites.len() {
+            self.sites[at].kill(&mut self.world)?;
+            if random.one_in(2) {
+                self.sites[at].lose_power(&mut self.world)?;
+            }
+        }
+        self.check_clients()?;
+        self.check_threads()?;
+        let mut trace = DefaultHasher::new();
+        trace.write_u64(self.world.trace());
+        let FinalCounts { commits, left_behind } = self.check_federation(&mut trace)?;
+        let milliseconds = self.world.now() / MILLISECOND;
+        let (trace, steps) = (trace.finish(), self.world.steps());
+        let strikes = std::mem::take(&mut self.strikes);
+        Ok(ToldStory { trace, commits, left_behind, faults, steps, milliseconds, strikes })
+    }
+
+    /// Makes the federation and starts its servers, with no fault until a copy is complete; then starts the clients.
+    fn begin(&mut self) -> Result<(), String> {
+        let first = self.sites[LEADER].prepare(&mut self.world)?;
         while self.world.status(first).is_none() {
             self.step(NEVER)?;
         }
         if !self.world.status(first).is_some_and(|status| status.success()) {
             return Err(format!("no federation: {}", self.errors("prepare")));
         }
-        self.start_server()?;
-        while !self.world.is_listening(SERVER, PORT) {
-            self.step(NEVER)?;
+        for at in 0..self.sites.len() {
+            self.sites[at].start(&mut self.world)?;
+            while !self.sites[at].has_begun(&self.world) {
+                self.step(NEVER)?;
+            }
         }
-        for client in 0..CLIENTS {
-            let url = format!("root://{SERVER}:{PORT}//fed");
-            // Not from 0: the first numbers belong to objects that the federation has from the beginning.
-            let arguments = ["write", &url, &(client + 1).to_string(), &TRANSACTIONS.to_string()];
-            let process = self.start(host_of(client), &format!("client{client}"), &arguments)?;
-            self.clients.push(process);
-        }
-        let faults = self.run(plan(random))?;
-        self.kill_server()?;
-        if random.one_in(2) {
-            self.lose_power()?;
-        }
-        self.check_clients()?;
-        self.check_threads()?;
-        let mut trace = DefaultHasher::new();
-        trace.write_u64(self.world.trace());
-        let commits = self.check_federation(self.told(&mut trace)?)?;
-        let milliseconds = self.world.now() / MILLISECOND;
-        let (trace, steps) = (trace.finish(), self.world.steps());
-        let strikes = std::mem::take(&mut self.strikes);
-        Ok(ToldStory { trace, commits, faults, steps, milliseconds, strikes })
+        (0..CLIENTS).try_for_each(|client| self.start_client(client))
     }
 
-    /// Checks the history and the federation. Returns the number of committed transactions.
-    fn check_federation(&self, history: Vec<ObservedTransaction>) -> Result<u64, String> {
-        let federation = Federation::open(&self.federation()).map_err(|error| error.to_string())?;
-        let commits = recorder::judge(&federation, history)?;
-        let all = federation.history(u64::MAX >> 1).map_err(|error| error.to_string())?;
-        let times: Vec<_> = all.iter().map(|commit| (commit.csn.0, commit.time_us)).collect();
-        if !are_in_order(&times) {
-            return Err("commits have times in another order than their numbers".to_owned());
-        }
-        let report = federation.check(CheckLevel::Full, &mut |_| true);
-        let report = report.map_err(|error| error.to_string())?;
-        if !report.is_sound() {
-            return Err(format!("the federation is damaged: {:?}", report.problems));
-        }
-        Ok(commits)
+    fn check_federation(&self, trace: &mut impl Hasher) -> Result<FinalCounts, String> {
+        let mut told =
+            (0..CLIENTS).map(|client| self.told(client, trace)).collect::<Result<Vec<_>, _>>()?;
+        let [leader, copy] = match &self.sites[..] {
+            [leader, copy] => [leader, copy],
+            sites => return check_alone(&sites[LEADER].federation(), told.concat()),
+        };
+        let readings = told.pop().unwrap_or_default();
+        trace.write(copy.output().as_bytes());
+        let fate = CopyFate {
+            is_promoted: copy.task == SiteTask::Lead,
+            is_forced: copy.was_forced,
+            promoted_at: copy.promoted_at(),
+        };
+        let folders = [leader, copy].map(SimulatedSite::federation);
+        check_copied(&folders, &fate, told.concat(), &readings)
     }
 }

@@ -4,51 +4,91 @@
 //! | arguments | action |
 //! |---|---|
 //! | `prepare DISK TRACE` | creates a federation with empty registers on a disk, and records its operations on files |
-//! | `serve DISK TRACE ADDRESS` | serves that federation until it is killed, and records its operations on files |
-//! | `write URL WRITER COUNT` | is one writer of a history; prints transactions at first locks, commits and ends |
+//! | `serve DISK TRACE ADDRESS` | serves it until it is killed, and records likewise |
+//! | `lead DISK TRACE ADDRESS` | serves a promoted copy, and tells its former leader; prints `told` when that knows |
+//! | `follow DISK TRACE ADDRESS LEADER` | as `femtobarn follow` with a port; prints the commit here and the leader's after each step |
+//! | `promote DISK TRACE URL HOW` | promotes the copy, by force if `HOW` is `force`; prints its newest commit |
+//! | `write WRITER COUNT URL...` | is one writer of a history; prints its transactions, each before it commits, too |
+//! | `read COUNT URL` | reads all registers so many times; prints these transactions |
+//!
+//! A writer begins at the first server, and goes on at the next one after each failure.
 
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::thread::sleep;
 use std::time::Duration;
 
-use femtobarn::{Federation, OpenOptions};
-use femtobarn_faults::history::recorder::{self, Surroundings};
+use femtobarn::{
+    Error, ErrorKind, Federation, FollowOptions, Follower, OpenOptions, promote, tell_former_leader,
+};
+use femtobarn_faults::history::recorder::{self, RegisterWriter, Surroundings};
 use femtobarn_faults::history::{IsolationLevel, ObservedTransaction};
-use femtobarn_faults::simulation::PORT;
+use femtobarn_faults::simulation::{PORT, TOLD, url_of};
 use femtobarn_server::Server;
 use femtobarn_server::config::{Allowed, AuthConfig, Config, ExportConfig, LogConfig, TlsConfig};
 
 use crate::interposer::{self, OperationRecord};
 
-/// The time after which a writer gives up on a server that does not answer.
+/// How long a client waits for a server that does not answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The pause between two attempts to reach the server for the first time.
+/// The pause between two attempts to reach a server for the first time.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The pause between two readings.
+const READING_PAUSE: Duration = Duration::from_millis(20);
+/// As `femtobarn follow`: how long a step waits for a commit, and the pause after one that failed.
+const STEP: Duration = Duration::from_secs(1);
+const STEP_AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// As `femtobarn serve`: the pause between two attempts to tell a former leader.
+const TELL_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// Enters the simulation, and executes the action of `words`.
 pub(crate) fn run(seed: &str, words: &[&str]) -> Result<(), String> {
     interposer::simulate(seed.parse().map_err(|error| format!("{seed}: {error}"))?);
     match words {
-        ["prepare", disk, trace] => {
-            interposer::start(Path::new(disk), OperationRecord::trace(Path::new(trace)), None);
-            let prepared = recorder::prepare(&federation_on(disk));
-            prepared.map_err(|error| error.to_string())
+        ["write", writer, count, urls @ ..] => write(writer, count, urls),
+        ["read", count, url] => read(count, url),
+        [command, disk, trace, words @ ..] => {
+            let disk = Path::new(disk);
+            interposer::start(disk, OperationRecord::trace(Path::new(trace)), None);
+            run_on_disk(command, &disk.join("fed"), words)
         }
-        ["serve", disk, trace, address] => {
-            interposer::start(Path::new(disk), OperationRecord::trace(Path::new(trace)), None);
-            serve(&federation_on(disk), address)
-        }
-        ["write", url, writer, count] => write(url, writer, count),
-        _ => Err("unknown arguments; the header of simulated.rs lists them".to_owned()),
+        _ => Err(unknown()),
     }
 }
 
-/// The path of the federation on a disk.
-fn federation_on(disk: &str) -> PathBuf {
-    Path::new(disk).join("fed")
+fn run_on_disk(command: &str, folder: &Path, words: &[&str]) -> Result<(), String> {
+    match (command, words) {
+        ("prepare", []) => recorder::prepare(folder).map_err(|error| error.to_string()),
+        ("serve", [address]) => {
+            let _server = serve(folder, address)?;
+            loop {
+                std::thread::park();
+            }
+        }
+        ("lead", [address]) => lead(folder, address),
+        ("follow", [address, leader]) => follow(folder, address, leader),
+        ("promote", [url, how]) => {
+            let promoted = promote(folder, url, *how == "force").map_err(say("promote"))?;
+            if !promoted.unsound.is_empty() {
+                return Err(format!("a promoted copy is damaged: {:?}", promoted.unsound));
+            }
+            println!("{}", promoted.head);
+            Ok(())
+        }
+        _ => Err(unknown()),
+    }
 }
 
-fn serve(folder: &Path, address: &str) -> Result<(), String> {
+fn unknown() -> String {
+    "unknown arguments; the header of simulated.rs lists them".to_owned()
+}
+
+/// What is told of an error, with its kind, which an operator has to know.
+fn say(attempt: &str) -> impl Fn(Error) -> String {
+    move |error| format!("cannot {attempt}: {}: {error}", error.kind().name())
+}
+
+fn serve(folder: &Path, address: &str) -> Result<Server, String> {
     let address: Ipv4Addr = address.parse().map_err(|error| format!("{address}: {error}"))?;
     let export = ExportConfig {
         folder: folder.to_owned(),
@@ -70,26 +110,104 @@ fn serve(folder: &Path, address: &str) -> Result<(), String> {
         tls: TlsConfig { off: true, ..TlsConfig::default() },
         ..Config::default()
     };
-    let _server = Server::start(config).map_err(|error| error.to_string())?;
+    Server::start(config).map_err(|error| error.to_string())
+}
+
+fn lead(folder: &Path, address: &str) -> Result<(), String> {
+    let _server = serve(folder, address)?;
+    let mut is_told = false;
     loop {
-        std::thread::park();
+        match tell_former_leader(folder) {
+            Ok(()) if is_told => {}
+            Ok(()) => {
+                println!("{TOLD}");
+                is_told = true;
+            }
+            Err(error) => eprintln!("{error}"),
+        }
+        sleep(TELL_AGAIN_AFTER);
     }
 }
 
-fn write(url: &str, writer: &str, count: &str) -> Result<(), String> {
-    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
-    let (writer, count) = (number(writer)?, number(count)?);
-    let federation = loop {
+fn follow(folder: &Path, address: &str, leader: &str) -> Result<(), String> {
+    let own = address.parse().map_err(|error| format!("{address}: {error}"))?;
+    let options = FollowOptions { name: url_of(own), ..FollowOptions::default() };
+    let mut follower = Follower::open(leader, folder, options).map_err(say("follow"))?;
+    let _server = serve(folder, address)?;
+    loop {
+        match follower.step(STEP) {
+            Ok(step) => println!("{} {}", step.at, step.head),
+            Err(error) if is_followed_on(error.kind()) => {
+                eprintln!("{error}; trying again");
+                sleep(STEP_AGAIN_AFTER);
+            }
+            Err(error) => return Err(say("follow")(error)),
+        }
+    }
+}
+
+/// Whether `femtobarn follow` tries again after an error.
+fn is_followed_on(kind: ErrorKind) -> bool {
+    let kinds = [
+        ErrorKind::Busy,
+        ErrorKind::Corrupt,
+        ErrorKind::Full,
+        ErrorKind::Io,
+        ErrorKind::Unavailable,
+    ];
+    kinds.contains(&kind)
+}
+
+/// Opens a federation at one of some servers; the first attempt is at the one of this number, the next ones at those that follow.
+fn open(urls: &[&str], at: &mut usize) -> Result<Federation, String> {
+    loop {
         let options = OpenOptions { timeout: PATIENCE, ..OpenOptions::default() };
-        match Federation::open_url(url, options) {
-            Ok(federation) => break federation,
-            Err(error) if recorder::is_failure(error.kind()) => std::thread::sleep(PAUSE),
+        match Federation::open_url(urls[*at % urls.len()], options) {
+            Ok(federation) => return Ok(federation),
+            Err(error) if recorder::is_failure(error.kind()) => {
+                sleep(PAUSE);
+                *at += 1;
+            }
             Err(error) => return Err(error.to_string()),
         }
-    };
-    let tell = |transaction: ObservedTransaction| println!("{}", transaction.to_line());
-    let writer = (writer, Surroundings::Deadly);
-    let ran =
-        recorder::run(&federation, IsolationLevel::Snapshot, writer, |made| made < count, tell);
-    ran.map_err(|error| error.to_string())
+    }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|error| format!("{text}: {error}"))
+}
+
+fn tell(transaction: ObservedTransaction) {
+    println!("{}", transaction.to_line());
+}
+
+fn write(writer: &str, count: &str, urls: &[&str]) -> Result<(), String> {
+    let surroundings = if urls.len() > 1 { Surroundings::Succession } else { Surroundings::Deadly };
+    let mut writer = RegisterWriter::new(IsolationLevel::Snapshot, number(writer)?, surroundings);
+    let mut at = 0;
+    let mut federation = open(urls, &mut at)?;
+    for _ in 0..number(count)? {
+        let failure = writer.transact(&federation, &mut tell).map_err(|error| error.to_string())?;
+        if failure.is_some() && urls.len() > 1 {
+            at += 1;
+            federation = open(urls, &mut at)?;
+        }
+    }
+    Ok(())
+}
+
+fn read(count: &str, url: &str) -> Result<(), String> {
+    let federation = open(&[url], &mut 0)?;
+    for _ in 0..number(count)? {
+        match recorder::read_all(&federation) {
+            Ok(transaction) => tell(transaction),
+            Err(error) if recorder::is_failure(error.kind()) => {
+                eprintln!("{error}");
+                sleep(PAUSE);
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+        sleep(READING_PAUSE);
+    }
+    Ok(())
 }
