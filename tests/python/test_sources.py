@@ -15,6 +15,7 @@ from femtobarn.linking import Target, element_links, links
 from femtobarn_demo.sources import CONTAINERS, PARTS, RAW_CLASSES, EventPool, GeneratorSettings
 from femtobarn_demo.sources.detector.geometry import PIXEL, STRIP
 from femtobarn_demo.sources.model import collection_of, columns_of
+from femtobarn_demo.sources.pythia import tables_of_this_version, write_tables
 
 EVENTS = 20
 
@@ -46,6 +47,21 @@ def test_pool_is_read_from_the_cache_when_it_exists(tmp_path: Path) -> None:
     written = path.stat().st_mtime_ns
     EventPool.load(tmp_path, events=1, settings=settings, progress=False)
     assert path.stat().st_mtime_ns == written
+
+
+def test_the_installed_version_of_pythia_has_its_tables() -> None:
+    assert tables_of_this_version().exists(), "write_tables of femtobarn_demo.sources.pythia makes the file"
+
+
+@pytest.mark.long
+def test_tables_are_what_pythia_computes(tmp_path: Path) -> None:
+    write_tables(tmp_path / "tables.txt")
+    computed, kept = (
+        (path.read_text()).split() for path in (tmp_path / "tables.txt", tables_of_this_version())
+    )
+    assert len(computed) == len(kept)
+    for one, other in zip(computed, kept, strict=True):
+        assert one == other or float(one) == pytest.approx(float(other), rel=1e-3)
 
 
 def test_parts_have_the_columns_that_their_classes_declare(pool: EventPool) -> None:

@@ -24,7 +24,7 @@ from femtobarn_demo.sources.raw import EVENT_PERIOD, RawEvents
 
 __all__ = ["EventPool"]
 
-FORMAT = 1
+FORMAT = 2
 """Version of stored pools: raise it when the same seed gives different events."""
 
 BATCH = 25

@@ -9,6 +9,7 @@ transverse plane are neglected.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import awkward as ak
@@ -22,6 +23,13 @@ BEAM_SPREAD = 0.045
 """Standard deviation of the collisions' positions along the beam (m)."""
 
 MILLIMETRE = 1.0e-3
+
+MINIMUM_BIAS = ["SoftQCD:inelastic = on"]
+
+TABLES = Path(__file__).parent / "pythia_tables"
+"""Integrals over multiparton interactions that Pythia needs for minimum-bias collisions, a file for each
+version of Pythia. They take seven seconds of CPU time; a version without a file computes them at each
+start."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ class Generator:
         self._pythia = _start_pythia(cards, seed)
         self._pool: Jagged | None = None
         if self._settings.pileup > 0:
-            soft = _start_pythia(["SoftQCD:inelastic = on"], seed + 1)
+            soft = _start_pythia([*MINIMUM_BIAS, *_read_tables()], seed + 1)
             self._pool, _ = self._final_state(soft, self._settings.pileup_pool)
 
     def generate(self, events: int) -> tuple[Jagged, Array, Array]:
@@ -132,6 +140,28 @@ class Generator:
 def _single_precision(values: ak.Array) -> Array:
     column: Array = ak.to_numpy(values).astype(np.float32)
     return column
+
+
+def write_tables(path: Path) -> None:
+    """Let Pythia compute the tables for minimum-bias collisions, always from the same random numbers."""
+    writing = [f"MultipartonInteractions:initFile = {path}", "MultipartonInteractions:reuseInit = 1"]
+    _start_pythia([*MINIMUM_BIAS, *writing], seed=1)
+
+
+def tables_of_this_version() -> Path:
+    """The file in `TABLES` for the version of Pythia that is installed."""
+    import pythia8mc
+
+    version = pythia8mc.Pythia("", False).settings.parm("Pythia:versionNumber")
+    return TABLES / f"{version:.3f}.txt"
+
+
+def _read_tables() -> list[str]:
+    """Settings by which Pythia reads the tables, if there is a file for its version."""
+    path = tables_of_this_version()
+    if not path.exists():
+        return []
+    return [f"MultipartonInteractions:initFile = {path}", "MultipartonInteractions:reuseInit = 2"]
 
 
 def _start_pythia(cards: list[str], seed: int) -> Any:
