@@ -121,9 +121,9 @@ programs:
 	$(STEP) 'install programs' tools/install-programs
 
 # ---- what is built: once for the tests and for Python, without LTO. Benchmarks and releases are of the profile
-# `release`. Clippy compiles what tests run, so that nothing is compiled for its lints alone.
+# `release`. Clippy compiles what tests run, so that nothing is compiled for its lints alone; see tools/rustc-for-tests.
 
-LINTED := env RUSTC_WORKSPACE_WRAPPER=clippy-driver
+LINTED := env RUSTC_WORKSPACE_WRAPPER='$(CURDIR)/tools/rustc-for-tests'
 .PHONY: web build extension module-for-release
 web:
 	$(STEP) 'build web' tools/web
