@@ -207,8 +207,10 @@ impl ProcessConnections {
 
     /// Waits until a catalogue that was about to be left has been left, or is to stay.
     fn wait_for_move(&self) -> Result<()> {
-        let is_leaving = |connections: &Connections| -> Result<bool> {
-            Ok(connections.read(role::phase)? == Some(MovePhase::Leaving))
+        let is_leaving = |connections: &Connections| match connections.read(role::phase) {
+            // It was left since the current connections were looked up.
+            Err(Error::Closed { .. }) if connections.has_moved() => Ok(false),
+            phase => phase.map(|phase| phase == Some(MovePhase::Leaving)),
         };
         while is_leaving(&*self.current()?)? {
             let turn = FileTurn::take_if_free(&self.folder.join(LOCKS_FOLDER), TurnKind::Move)?;
