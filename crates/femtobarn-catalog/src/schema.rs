@@ -38,8 +38,9 @@ pub(crate) const FORMAT_WITH_LOG_SLOTS: u32 = 6;
 /// lose the bytes if the file is lost. The newest version that this crate reads.
 pub(crate) const FORMAT_WITH_NEW_FILES: u32 = 7;
 /// The version of PostgreSQL's tables that this crate writes, and the newest that it reads. Version 1 lacked
-/// [`SERVER_TABLES`], and version 2 the rows that commits touch. It is stored in the setting [`TABLES_SETTING`].
-pub(crate) const POSTGRES_TABLES_VERSION: u32 = 3;
+/// [`SERVER_TABLES`], and version 2 the rows that commits touch. Programs that know version 3 do not change the barrier in their
+/// look-ups. It is stored in the setting [`TABLES_SETTING`].
+pub(crate) const POSTGRES_TABLES_VERSION: u32 = 4;
 /// `FBrn`: identifies a catalogue to `file` and to this crate.
 const APPLICATION_ID: i32 = 0x4642_726e;
 

@@ -187,7 +187,7 @@ impl Connections {
                     let effect = change(sql)?;
                     if effect.touches_rows() { note_change(sql) } else { Ok(()) }
                 };
-                return writer.run(&mut told).map(|()| None);
+                return writer.run(&mut told).map(|_| None);
             }
         };
         let result = writer.run(change);
@@ -294,7 +294,8 @@ impl Connections {
         let Writer::Postgres(writer) = writer else {
             return Err(Error::internal("the writer is not PostgreSQL's"));
         };
-        writer.publish(&self.place.path, group, |results| self.note_own(group, results))
+        self.note_own(group);
+        writer.publish(&self.place.path, group)
     }
 
     fn reader(&self) -> Result<CatalogueConnection> {
@@ -334,7 +335,7 @@ impl Connections {
         reader.look_for_primary();
         let read_only = reader.is_read_only();
         if !read_only && self.place.postgres.is_some() {
-            return Ok(Writer::Postgres(PostgresWriter { connection: reader }));
+            return Ok(Writer::Postgres(PostgresWriter::new(reader)));
         }
         self.keep(reader);
         if read_only {

@@ -53,8 +53,7 @@ pub(super) fn create_in_postgres(folder: &Path, name: &str, uuid: Uuid, url: &st
     let address = Arc::new(PostgresAddress::parse(url, &schema)?);
     let folder = &prepare(folder, name, AllowedContent::Nothing)?;
     let named = folder.join(CATALOGUE_ADDRESS_FILE);
-    let connection = CatalogueConnection::new_to_postgres(&address);
-    let writer = PostgresWriter { connection };
+    let writer = PostgresWriter::new(CatalogueConnection::new_to_postgres(&address));
     let made = writer.run(&mut |sql| schema::create_in_postgres(sql, &schema, name, uuid));
     made.map_err(|failed| failed.failure.at(&named))?;
     let draft = draft_in(folder);

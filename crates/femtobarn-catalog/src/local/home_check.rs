@@ -74,7 +74,7 @@ pub(super) fn check(sql: &SqlConnection, path: &Path, commit: &Commit) -> SqlRes
 }
 
 /// Whether the home of a version's database, if it has one, admits a commit with this fence.
-pub(super) fn admits(home: (Option<&str>, [Option<u64>; 2]), fence: Option<&Fence>) -> bool {
+fn admits(home: (Option<&str>, [Option<u64>; 2]), fence: Option<&Fence>) -> bool {
     match (home, fence) {
         ((None, _), None) => true,
         ((Some(server), [home, of_server]), Some(fence)) => {

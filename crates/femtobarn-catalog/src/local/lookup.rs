@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use super::LocalCatalogue;
+use super::barrier::note_lookup;
 use super::decode::{
     class_row, commit_row, container_at, container_row, database_row, number, uuid, version_at,
     version_row,
@@ -363,7 +364,8 @@ impl LocalCatalogue {
             // commit is visible. So this takes the lock first.
             return self.connections.write_aside_as_anyone(|sql| {
                 let found = sql.prepare_cached(find)?.query_row(of, csn).optional()?;
-                found.map_or(Ok(()), |_| wait_for_standby(sql))?;
+                // A commit that was sent, and has no lock yet, has no effect from now on.
+                found.map_or_else(|| note_lookup(sql), |_| wait_for_standby(sql))?;
                 Ok(found)
             });
         }

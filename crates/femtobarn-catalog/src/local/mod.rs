@@ -14,7 +14,7 @@
 //! of the log. A thread that holds a later lock never waits for an earlier one.
 //!
 //! Modules, from below: `wal_index`, the state of the write-ahead log; `connection`, one connection, and `reader_pool`,
-//! several; `settings`; `role`, who may write; `file_writes`; `log`, the write-ahead log; `commit_writer`, over these;
+//! several; `settings`; `role`, who may write; `barrier`; `file_writes`; `log`, the write-ahead log; `commit_writer`, over these;
 //! `told_changes`, reported by PostgreSQL, and `known_rows`, which save look-ups; `commit_queue`, group commit within a
 //! process; `catalogue_place`, the file or server; `postgres_writer` over `postgres_group`, which publishes many small
 //! commits at once, and `home_check`, the check of fences; `connections`, all connections of a process, with `recall`;
@@ -26,6 +26,7 @@
 //! catalogue to the other dialect.
 
 mod backup;
+mod barrier;
 mod browsing;
 mod catalogue;
 mod catalogue_place;

@@ -5,15 +5,20 @@
 //!    out, and CSNs become visible in their order.
 //! 2. A change is acknowledged when PostgreSQL has committed it, which it does durably.
 //! 3. If the answer to a COMMIT is lost, the catalogue is asked over a new connection, in a transaction that has the
-//!    lock: then the lost transaction has ended, and its commit can be seen. Before the commit is acknowledged, the
-//!    synchronous standby has it: a server that restarts shows commits that it could not send any more.
+//!    lock. The lost transaction then has ended, and its commit can be seen; or it did not have the lock yet, and will
+//!    commit nothing ([`barrier`](super::barrier)). Before a commit that was found is acknowledged, the synchronous standby
+//!    has it: a server that restarts shows commits that it could not send any more.
 
+use std::cell::RefCell;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
+use super::barrier::note_lookup;
 use super::commit_writer::ChangeFailure;
 use super::connection::CatalogueConnection;
 use super::home_check;
-use super::postgres_group::apply_together;
+use super::postgres_group::{self, GroupOutcome};
 use super::role;
 use crate::clock;
 use crate::commit::{self, Commit};
@@ -21,8 +26,8 @@ use crate::error::{Error, Result};
 use crate::ids::Csn;
 use crate::numbers::signed;
 use crate::sql::{
-    AtPath, BUSY_WAIT, PostgresConnection, PostgresFailure, SqlConnection, SqlFailure, SqlResult,
-    Work, params,
+    AtPath, BUSY_WAIT, CommitAnswer, PostgresConnection, PostgresFailure, PostgresRow,
+    SqlConnection, SqlFailure, SqlResult, Work, params,
 };
 
 /// How a transaction waits: for locks as long as SQLite does, and for its own client less long than that, so that a client
@@ -39,35 +44,48 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(?1)";
 const MARK: &str = "SELECT pg_logical_emit_message(true, 'femtobarn', ''::text)";
 /// How often a change is tried that other transactions blocked, or that lost its connection before its end.
 const ATTEMPTS: u32 = 5;
+/// How often a group is sent without the lock while others change the barrier.
+const UNLOCKED_ATTEMPTS: u32 = 3;
+/// The pause before it is tried again, times the attempts so far.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The writing connection of a process.
 pub(super) struct PostgresWriter {
-    pub(super) connection: CatalogueConnection,
+    connection: CatalogueConnection,
+    /// The barrier that PostgreSQL returned last.
+    barrier: RefCell<String>,
 }
 
 impl PostgresWriter {
-    /// Runs `change` in a transaction that has the lock of the catalogue.
-    pub(super) fn run(&self, change: Work<'_>) -> std::result::Result<(), ChangeFailure> {
-        let mut has_waited = self.run_once(change)?;
+    pub(super) fn new(connection: CatalogueConnection) -> Self {
+        PostgresWriter { connection, barrier: RefCell::default() }
+    }
+
+    /// Runs `change` in a transaction that has the lock of the catalogue. Returns the rows of the last statement that `change`
+    /// has queued, if any.
+    pub(super) fn run(
+        &self,
+        change: Work<'_>,
+    ) -> std::result::Result<Vec<PostgresRow>, ChangeFailure> {
+        let CommitAnswer { rows, mut has_waited } = self.run_once(change)?;
         // An administrator may have ended its wait for the standby. Then a later commit waits for both.
         for attempt in 1.. {
             if has_waited {
                 break;
             }
             let again = self.run_once(&mut wait_for_standby);
-            let waited = again.map_err(|failed| ChangeFailure::in_doubt(failed.failure))?;
-            if !waited && attempt == ATTEMPTS {
+            let again = again.map_err(|failed| ChangeFailure::in_doubt(failed.failure))?;
+            if !again.has_waited && attempt == ATTEMPTS {
                 let what = "PostgreSQL warns at each commit, so whether its standby has this one is not known; see \
                             its log";
                 return Err(ChangeFailure::in_doubt(Error::Unavailable { what: what.to_owned() }));
             }
-            has_waited = waited;
+            has_waited = again.has_waited;
         }
-        Ok(())
+        Ok(rows)
     }
 
-    /// Whether the commit of `change` has waited for the standby, if there is one.
-    fn run_once(&self, change: Work<'_>) -> std::result::Result<bool, ChangeFailure> {
+    fn run_once(&self, change: Work<'_>) -> std::result::Result<CommitAnswer, ChangeFailure> {
         let sql = &self.connection.sql;
         let Some(postgres) = sql.postgres() else {
             let error = Error::internal("a writer of PostgreSQL with another connection");
@@ -75,7 +93,7 @@ impl PostgresWriter {
         };
         match begin(sql, postgres).and_then(|()| change(sql)) {
             Ok(()) => match postgres.commit() {
-                Ok(was_warned) => Ok(!was_warned),
+                Ok(answer) => Ok(answer),
                 Err(failed) => {
                     postgres.roll_back();
                     let (failure, is_in_doubt) = (failed.failure.into(), failed.is_in_doubt);
@@ -89,81 +107,130 @@ impl PostgresWriter {
         }
     }
 
-    /// Publishes commits in one transaction; each succeeds or fails by itself, unless the transaction fails. `note` gets the
-    /// outcomes before others can see the commits, each time that this is tried.
-    pub(super) fn publish(
-        &self,
-        path: &Path,
-        group: &[Commit],
-        note: impl Fn(&[Result<Csn>]),
-    ) -> Result<Vec<Result<Csn>>> {
-        let (mut attempts, mut is_together, began) = (0, true, clock::now());
+    /// Publishes commits in one transaction; each succeeds or fails by itself, unless the transaction fails.
+    pub(super) fn publish(&self, path: &Path, group: &[Commit]) -> Result<Vec<Result<Csn>>> {
+        let (mut attempts, began) = (0, clock::now());
+        let mut is_together = postgres_group::is_of_small_commits(group);
         loop {
             attempts += 1;
             let mut results = vec![];
-            let ran = self.run(&mut |sql| {
-                let together = if is_together { apply_together(sql, group)? } else { None };
-                results = match together {
-                    Some(csns) => csns.into_iter().map(Ok).collect(),
-                    None => {
-                        role::check_leader(sql)?;
-                        apply_all(sql, path, group)?
-                    }
-                };
-                note(&results);
-                Ok(())
-            });
-            match ran {
-                Ok(()) => return Ok(results),
-                Err(failed) if failed.is_in_doubt => match self.was_published(group, &results) {
-                    Ok(true) => return Ok(results),
-                    Ok(false) if attempts < ATTEMPTS => {}
-                    Ok(false) => return Err(failed.failure.at(path)),
+            let ran = if is_together {
+                self.publish_together(group)
+            } else {
+                self.publish_one_by_one(path, group, &mut results).map(|()| None)
+            };
+            let failed = match ran {
+                Ok(Some(GroupOutcome::Published(csns))) => {
+                    return Ok(csns.into_iter().map(Ok).collect());
+                }
+                Ok(Some(GroupOutcome::Overtaken(_))) if attempts < UNLOCKED_ATTEMPTS => continue,
+                Ok(Some(_)) => {
+                    is_together = false;
+                    continue;
+                }
+                Ok(None) => return Ok(results),
+                Err(failed) => failed,
+            };
+            match failed.failure {
+                failure if failed.is_in_doubt => match self.published(group, results) {
+                    Ok(Some(results)) => return Ok(results),
+                    Ok(None) if attempts < ATTEMPTS => {}
+                    Ok(None) => return Err(failure.at(path)),
                     Err(failure) => return Err(unknown(failure.at(path), group)),
                 },
                 // A server that cannot be reached was waited for already.
-                Err(failed)
+                failure
                     if attempts < ATTEMPTS
                         && began.elapsed() < BUSY_WAIT
-                        && may_succeed_again(&failed.failure) => {}
+                        && may_succeed_again(&failure) => {}
                 // The server refused a row of one commit, such as for a NUL in its message; this does not concern the
                 // others.
-                Err(failed)
-                    if is_together
-                        && group.len() > 1
-                        && !results.is_empty()
-                        && !may_succeed_again(&failed.failure) =>
+                SqlFailure::Postgres(failure)
+                    if is_together && group.len() > 1 && failure.is_of_values() =>
                 {
                     is_together = false;
+                    continue;
                 }
-                Err(failed) => return Err(failed.failure.at(path)),
+                failure => return Err(failure.at(path)),
             }
+            thread::sleep(PAUSE * attempts);
         }
     }
 
-    /// Whether the commits of a group that got these results were published.
-    fn was_published(&self, group: &[Commit], results: &[Result<Csn>]) -> SqlResult<bool> {
-        let find = "SELECT 1 FROM commits WHERE csn = ?1 AND transaction_uuid = ?2";
-        let published = group.iter().zip(results);
-        let first =
-            published.filter_map(|(commit, result)| Some((commit, result.as_ref().ok()?))).next();
-        let Some((commit, csn)) = first else { return Ok(true) };
+    /// Publishes a group of small commits in one round trip, or none of them.
+    fn publish_together(
+        &self,
+        group: &[Commit],
+    ) -> std::result::Result<Option<GroupOutcome>, ChangeFailure> {
+        let known = self.barrier.borrow().clone();
+        let rows = self.run(&mut |sql| postgres_group::queue(sql, group, &known))?;
+        let outcome = postgres_group::outcome(&rows, group, &known);
+        let outcome = outcome.map_err(ChangeFailure::in_doubt)?;
+        if let GroupOutcome::Overtaken(now) = &outcome {
+            self.barrier.borrow_mut().clone_from(now);
+        }
+        Ok(Some(outcome))
+    }
+
+    /// Publishes each commit by itself, in one transaction that has the lock from the beginning.
+    fn publish_one_by_one(
+        &self,
+        path: &Path,
+        group: &[Commit],
+        results: &mut Vec<Result<Csn>>,
+    ) -> std::result::Result<(), ChangeFailure> {
+        let ran = self.run(&mut |sql| {
+            role::check_leader(sql)?;
+            *results = apply_all(sql, path, group)?;
+            Ok(())
+        });
+        ran.map(drop)
+    }
+
+    /// The results of a group whose answer was lost, if it was published. They are those of its commits one by one; there are
+    /// none if it was published together.
+    fn published(
+        &self,
+        group: &[Commit],
+        results: Vec<Result<Csn>>,
+    ) -> SqlResult<Option<Vec<Result<Csn>>>> {
         let began = clock::now();
         loop {
-            let mut found = false;
+            let mut found = None;
             let looked = self.run(&mut |sql| {
-                let of = params![signed(csn.0), commit.transaction.as_bytes()];
-                found = sql.prepare_cached(find)?.exists(of)?;
-                if found { wait_for_standby(sql) } else { Ok(()) }
+                found = if results.is_empty() {
+                    let csns = postgres_group::find(sql, group)?;
+                    csns.map(|csns| csns.into_iter().map(Ok).collect())
+                } else {
+                    was_published(sql, group, &results)?.then(|| results.clone())
+                };
+                if found.is_some() { wait_for_standby(sql) } else { note_lookup(sql) }
             });
             match looked {
-                Ok(()) => return Ok(found),
+                Ok(_) => return Ok(found),
                 Err(failed)
-                    if may_succeed_again(&failed.failure) && began.elapsed() < BUSY_WAIT => {}
+                    if may_succeed_again(&failed.failure) && began.elapsed() < BUSY_WAIT =>
+                {
+                    thread::sleep(PAUSE);
+                }
                 Err(failed) => return Err(failed.failure),
             }
         }
     }
+}
+
+/// Whether the commits of a group that got these results one by one were published.
+fn was_published(
+    sql: &SqlConnection,
+    group: &[Commit],
+    results: &[Result<Csn>],
+) -> SqlResult<bool> {
+    let find = "SELECT 1 FROM commits WHERE csn = ?1 AND transaction_uuid = ?2";
+    let published = group.iter().zip(results);
+    let first =
+        published.filter_map(|(commit, result)| Some((commit, result.as_ref().ok()?))).next();
+    let Some((commit, csn)) = first else { return Ok(true) };
+    sql.prepare_cached(find)?.exists(params![signed(csn.0), commit.transaction.as_bytes()])
 }
 
 /// Lets the COMMIT of the transaction that is open on `sql` wait until the synchronous standby has all earlier ones.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::connections::Connections;
-use super::known_rows::{KnownRows, published};
+use super::known_rows::KnownRows;
 use super::told_changes::{ToldCommits, newest_csn};
 use crate::commit::Commit;
 use crate::error::{Error, Result};
@@ -90,9 +90,9 @@ impl Connections {
 
     /// Notes the rows that commits are about to write to PostgreSQL, before it reports them. From the first such commit
     /// on, this process keeps rows.
-    pub(super) fn note_own(&self, group: &[Commit], results: &[Result<Csn>]) {
+    pub(super) fn note_own(&self, group: &[Commit]) {
         self.told.begin();
-        self.known.lock().note_own(published(group, results));
+        self.known.lock().note_own(group);
     }
 
     fn recent(&self) -> Option<Arc<RecentChanges>> {

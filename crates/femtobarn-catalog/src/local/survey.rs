@@ -7,6 +7,7 @@ use std::vec::IntoIter;
 use uuid::Uuid;
 
 use super::LocalCatalogue;
+use super::barrier::note_lookup;
 use super::decode::{class_row, container_row, database_row, number, uuid, version_row};
 use super::lookup::{VERSION, all};
 use crate::error::Result;
@@ -34,6 +35,15 @@ impl LocalCatalogue {
     /// All databases that vacuum has not purged, with their last names and newest states, ordered by id.
     pub fn every_database(&self) -> Result<Vec<DatabaseRecord>> {
         self.read(databases)
+    }
+
+    /// Ends the commits that processes sent to PostgreSQL before they died: from now on each is visible, or never will be. The
+    /// caller has locked what they may have written.
+    pub fn end_lost_commits(&self) -> Result<()> {
+        if !self.is_in_postgres() {
+            return Ok(());
+        }
+        self.connections.write_aside_as_anyone(note_lookup)
     }
 
     /// The first commit of each transaction after the commit given with it, for the transactions that made one. The

@@ -26,7 +26,9 @@ pub(crate) use connection::{
     OptionalExtension, Params, Row, RowResult, SqlConnection, Statement, Work, once,
 };
 pub(crate) use dialect::table_definitions;
-pub(crate) use postgres::{Parameters, PostgresAddress, PostgresConnection, PostgresFailure};
+pub(crate) use postgres::{
+    CommitAnswer, Parameters, PostgresAddress, PostgresConnection, PostgresFailure, PostgresRow,
+};
 pub(crate) use rusqlite::types::{FromSql, ValueRef};
 pub(crate) use rusqlite::{ToSql, params};
 

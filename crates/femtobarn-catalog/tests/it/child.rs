@@ -19,6 +19,7 @@ const ROLES: &[(&str, Role)] = &[
     ("fill the disk", crate::folders::fill_the_disk),
     ("fork", crate::forks::fork_and_use),
     ("commit to pairs for ever", crate::moves::commit_to_pairs),
+    ("commit when told", crate::postgres_faults::commit_when_told),
     ("move the catalogue to and fro", crate::moves::move_to_and_fro),
     ("hold the lock", crate::locks::hold_the_lock),
     ("pin and fork", crate::retention::pin_and_fork),

@@ -49,7 +49,8 @@ impl Federation {
         entries: u64,
     ) -> Result<Csn> {
         let versions = vec![version(self.database, container, base, entries)];
-        self.catalog.commit(Commit { versions, ..Commit::default() })
+        let transaction = Uuid::new_v4();
+        self.catalog.commit(Commit { transaction, versions, ..Commit::default() })
     }
 
     pub(crate) fn entries(&self, container: ContainerId, at: Csn) -> Option<u64> {

@@ -61,6 +61,7 @@ fn the_catalogue_in_postgresql_behaves_like_the_one_in_sqlite() {
     postgres_faults::rows_rewritten_without_a_change_keep_the_mark_of_followers(&server);
     postgres_faults::a_full_disk_loses_nothing(&server);
     postgres_faults::commits_whose_answers_were_lost_are_found(&server);
+    postgres_faults::a_commit_is_not_published_behind_a_look_up_that_did_not_find_it(&server);
     postgres_faults::a_slow_server_is_waited_for(&server);
     postgres_faults::many_threads_use_few_connections(&server);
     connections_that_end_are_made_again(&server);

@@ -6,10 +6,15 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use femtobarn_catalog::{Commit, Contents, Csn, ErrorKind, LocalCatalogue, VersionRow};
-use nix::sys::signal::Signal;
+use femtobarn_catalog::{
+    Commit, Contents, Csn, DatabaseState, ErrorKind, LocalCatalogue, VersionRow,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use uuid::Uuid;
 
-use crate::federation::{Federation, version};
+use crate::child::{Player, listen, say};
+use crate::federation::{Federation, new_container, new_database, version};
 use crate::postgres::Postgres;
 use crate::storm::Storm;
 
@@ -88,6 +93,76 @@ pub(crate) fn commits_whose_answers_were_lost_are_found(server: &Postgres) {
     });
     storm.check(&catalog);
     assert_eq!(catalog.head().unwrap(), storm.last(), "no gap");
+}
+
+/// Role: says the name of a transaction, and commits it when it is told to, again and again.
+pub(crate) fn commit_when_told(folder: &Path) {
+    let catalog = LocalCatalogue::open(folder).unwrap();
+    let database = catalog.database("run7", Csn::MAX).unwrap().id;
+    let events = catalog.container(database, "events", Csn::MAX).unwrap().id;
+    let newest = catalog.version(database, events, Csn::MAX).unwrap();
+    let mut base = newest.map(|row| row.csn);
+    loop {
+        let transaction = Uuid::new_v4();
+        say(transaction);
+        listen();
+        let versions = vec![version(database, events, base, 1)];
+        let commit = Commit { transaction, versions, ..Commit::default() };
+        base = Some(catalog.commit(commit).unwrap());
+    }
+}
+
+/// A process sends its commit together with the request for the lock, and dies. The session that has got all of it, and is
+/// suspended, executes it when it is resumed.
+pub(crate) fn a_commit_is_not_published_behind_a_look_up_that_did_not_find_it(server: &Postgres) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lhc.fed");
+    let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();
+    let database = new_database(&catalog, "run7", DatabaseState::Open).unwrap();
+    new_container(&catalog, database, "events").unwrap();
+    let find = |transaction| catalog.find_commit(transaction, Csn::ZERO).unwrap();
+    let sessions = || -> Vec<i32> {
+        let of = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'femtobarn %'";
+        server.psql(of).lines().map(|pid| pid.parse().unwrap()).collect()
+    };
+    for how in ["nothing", "a look-up", "a vacuum"] {
+        find(Uuid::new_v4());
+        let others = sessions();
+        let mut player = Player::start("commit when told", &place);
+        player.hear().unwrap();
+        player.tell("first");
+        let transaction: Uuid = player.hear().unwrap().parse().unwrap();
+        let own: Vec<_> = sessions().into_iter().filter(|pid| !others.contains(pid)).collect();
+        let signal = |signal| own.iter().for_each(|pid| kill(Pid::from_raw(*pid), signal).unwrap());
+        signal(Signal::SIGSTOP);
+        player.tell("second");
+        while !waits_at_socket(player.id()) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        match how {
+            "a look-up" => assert_eq!(find(transaction), None),
+            "a vacuum" => catalog.end_lost_commits().unwrap(),
+            _ => {}
+        }
+        player.kill();
+        signal(Signal::SIGCONT);
+        while sessions().iter().any(|pid| own.contains(pid)) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(find(transaction).is_some(), how == "nothing", "{how}");
+    }
+}
+
+/// Whether a thread of a process is in a system call whose first argument is a socket.
+fn waits_at_socket(process: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    tasks.flatten().any(|task| {
+        let call = fs::read_to_string(task.path().join("syscall")).unwrap_or_default();
+        let first = call.split_whitespace().nth(1).and_then(|it| it.strip_prefix("0x"));
+        let file = first.and_then(|it| u64::from_str_radix(it, 16).ok()).unwrap_or(u64::MAX);
+        let file = fs::read_link(format!("/proc/{process}/fd/{file}"));
+        file.is_ok_and(|file| file.to_string_lossy().starts_with("socket:"))
+    })
 }
 
 pub(crate) fn a_slow_server_is_waited_for(server: &Postgres) {

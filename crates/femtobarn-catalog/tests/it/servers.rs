@@ -77,7 +77,7 @@ fn tables_of_version_1_get_all_that_are_newer(server: &Postgres) {
         "UPDATE {schema}.federation SET value = '1' WHERE key = 'postgresql_tables'"
     ));
     let catalog = LocalCatalogue::open(&place).unwrap();
-    assert_eq!(version("SELECT value FROM"), "3");
+    assert_eq!(version("SELECT value FROM"), "4");
     assert_eq!(catalog.servers().unwrap(), []);
     assert!(catalog.commit(Commit::default()).is_ok());
 }

@@ -37,7 +37,7 @@ impl Publication {
         } else if client.reported != Reported::Nothing && client.holds.is_some() {
             let freed = with(&|after, client| {
                 if client.reported == Reported::InDoubt && home.is_up {
-                    after.fence_off();
+                    self.fence_off(after);
                 }
                 client.holds = None;
             });
@@ -58,7 +58,7 @@ impl Publication {
         if client.has_session && home.is_up && !is_published && state.faults_left > 0 {
             let ended = with(&|after, client| {
                 if client.holds.is_some() {
-                    after.fence_off();
+                    self.fence_off(after);
                 }
                 after.faults_left -= 1;
                 (client.has_session, client.holds) = (false, None);
@@ -152,10 +152,9 @@ impl Publication {
             Some(Some(true)) if self.may_look(state) => {
                 let reported =
                     if state.has(number) { Reported::Committed } else { Reported::Refused };
-                add(
-                    PublishingStep::LookForCommit(number),
-                    with(&|client| client.reported = reported),
-                );
+                let mut after = self.looked_up(state, number);
+                after.clients[number].reported = reported;
+                add(PublishingStep::LookForCommit(number), after.tidy());
             }
             _ => {}
         }

@@ -5,11 +5,11 @@
 //! Two clients begin transactions that write to one container. The first asks up to three times: twice at the home, and
 //! once at the entry of the federation, another server; the other client asks once. The faults: answers are lost,
 //! requests are late, a session falls silent, the home ends and restarts, and PostgreSQL does not report whether a
-//! COMMIT succeeded.
+//! COMMIT succeeded, or has a commit whose connection was lost before it had the lock of the catalogue.
 //!
 //! The code: `femtobarn-rpc/src/client/{calls,homes,ledger}.rs`,
 //! `femtobarn-server/src/logical/catalogue/{lease,homes}.rs` and `publisher`,
-//! `femtobarn-catalog/src/local/{postgres_writer,home_check}.rs`.
+//! `femtobarn-catalog/src/local/{postgres_writer,postgres_group,barrier,home_check}.rs`.
 
 mod client;
 mod server;
@@ -30,6 +30,9 @@ pub enum PublishingGuard {
     LookUp,
     /// The look-up holds the lock of the catalogue, which a COMMIT whose process has ended may still hold.
     LookUpUnderLock,
+    /// A look-up that finds no commit, and a change that is no commit, change the barrier. So a commit that was sent before and
+    /// has no lock yet has no effect any more.
+    Barrier,
     /// If PostgreSQL's answer to a COMMIT is lost, the server asks the catalogue for the outcome.
     AskAfterLostAnswer,
     /// A refusal by another server does not prove that the home refuses the commit, too.
@@ -42,10 +45,11 @@ pub enum PublishingGuard {
 
 impl PublishingGuard {
     /// All guards.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::VersionCheck,
         Self::LookUp,
         Self::LookUpUnderLock,
+        Self::Barrier,
         Self::AskAfterLostAnswer,
         Self::DoubtElsewhere,
         Self::LookUpAfterMove,
@@ -81,6 +85,10 @@ pub enum PublishingStep {
     Committed,
     /// The connection to PostgreSQL is lost; its transaction ends later.
     LoseConnection,
+    /// A server sends a commit together with the request for the lock, and loses the connection.
+    LoseUnlocked(usize, usize),
+    /// That commit gets the lock.
+    LockLate,
     /// The transaction of the lost connection ends, committed or not.
     EndLost(bool),
     /// A server asks the catalogue for the outcome of that transaction.
@@ -146,6 +154,15 @@ struct CommitInQueue {
     fence: Epochs,
 }
 
+/// A commit that PostgreSQL has got over a connection that is lost, and that waits for the lock. The barrier is still the one
+/// that it was sent with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct LateCommit {
+    by: usize,
+    client: usize,
+    fence: Epochs,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PublishingServer {
     is_up: bool,
@@ -196,6 +213,7 @@ pub struct PublishingState {
     /// The epochs in the catalogue.
     epochs: Epochs,
     open: Option<CatalogueTransaction>,
+    late: Option<LateCommit>,
     servers: [PublishingServer; 2],
     clients: [CommittingClient; 2],
     /// Whether another server has become the home.
@@ -239,19 +257,27 @@ impl PublishingState {
         }
         self
     }
-
-    /// Raises the epoch of the home, as the home does before it frees a lock of a client that may still commit.
-    fn fence_off(&mut self) {
-        if self.epochs[0] == self.servers[HOME].epochs[0] && !self.has_moved {
-            self.epochs[1] += 1;
-            self.servers[HOME].epochs[1] = self.epochs[1];
-        }
-    }
 }
 
 impl Publication {
     fn has(&self, guard: PublishingGuard) -> bool {
         self.without != Some(guard)
+    }
+
+    /// Changes the barrier.
+    fn raise_barrier(&self, state: &mut PublishingState) {
+        if self.has(PublishingGuard::Barrier) {
+            state.late = None;
+        }
+    }
+
+    /// The state after a commit was looked up.
+    fn looked_up(&self, state: &PublishingState, number: usize) -> PublishingState {
+        let mut after = state.clone();
+        if !state.has(number) {
+            self.raise_barrier(&mut after);
+        }
+        after
     }
 
     /// Whether a commit can be looked up now.
@@ -288,6 +314,7 @@ impl Model for Publication {
             commits: vec![],
             epochs: [0, 0],
             open: None,
+            late: None,
             servers: [server.clone(), server],
             clients: [client.clone(), client],
             has_moved: false,

@@ -1,8 +1,8 @@
 //! Steps of the servers and of the catalogue.
 
 use super::{
-    CatalogueTransaction, CommitInQueue, ENTRY, GroupResult, HOME, Publication, PublishingGuard,
-    PublishingServer, PublishingState, PublishingStep, SentRequest,
+    CatalogueTransaction, CommitInQueue, ENTRY, Epochs, GroupResult, HOME, LateCommit, Publication,
+    PublishingGuard, PublishingServer, PublishingState, PublishingStep, SentRequest,
 };
 
 impl Publication {
@@ -21,8 +21,7 @@ impl Publication {
             return;
         }
         let is_again = attempt > 0;
-        let with = |request: SentRequest, queued: Option<CommitInQueue>| {
-            let mut after = state.clone();
+        let change = |mut after: PublishingState, request, queued: Option<CommitInQueue>| {
             after.clients[number].requests[attempt] = request;
             if let Some(queued) = queued {
                 after.servers[at].queue[number] = Some(queued);
@@ -31,6 +30,11 @@ impl Publication {
                 after.servers[at].refused[number] = true;
             }
             after.tidy()
+        };
+        let with = |request, queued| change(state.clone(), request, queued);
+        let look_up = || {
+            let answer = SentRequest::Answered(state.has(number));
+            change(self.looked_up(state, number), answer, None)
         };
         let step = PublishingStep::Take(number, attempt);
         let is_held = client.holds == Some(server.epochs[0]);
@@ -46,11 +50,10 @@ impl Publication {
         } else if !is_again {
             add(step, with(SentRequest::Answered(false), None));
         } else if self.may_look(state) {
-            add(step, with(SentRequest::Answered(state.has(number)), None));
+            add(step, look_up());
         }
         if at == ENTRY && !is_queued && self.may_look(state) {
-            let refused = with(SentRequest::Answered(state.has(number)), None);
-            add(PublishingStep::RefuseAtEntry(number), refused);
+            add(PublishingStep::RefuseAtEntry(number), look_up());
         }
     }
 
@@ -66,7 +69,7 @@ impl Publication {
             let Some(queued) = server.queue[number] else { continue };
             let is_due = queued.is_again && self.has(PublishingGuard::LookUp);
             if is_due && !queued.is_looked_up && !is_writing && self.may_look(state) {
-                let mut after = state.clone();
+                let mut after = self.looked_up(state, number);
                 if state.has(number) {
                     after.answer(at, number, true);
                 } else {
@@ -75,10 +78,18 @@ impl Publication {
                 }
                 add(PublishingStep::LookUp(at, number), after.tidy());
             }
-            if state.open.is_none() && server.doubt.is_none() && (!is_due || queued.is_looked_up) {
+            let may_send = server.doubt.is_none() && (!is_due || queued.is_looked_up);
+            if state.open.is_none() && may_send {
                 let mut after = state.clone();
                 after.open = Some(self.apply(state, at, number));
                 add(PublishingStep::SendCommit(at, number), after);
+            }
+            if may_send && !is_writing && state.late.is_none() && state.faults_left > 0 {
+                let mut after = state.clone();
+                after.faults_left -= 1;
+                after.late = Some(LateCommit { by: at, client: number, fence: queued.fence });
+                after.servers[at].doubt = Some(alone(number, GroupResult::Applied));
+                add(PublishingStep::LoseUnlocked(at, number), after);
             }
         }
         if let (Some(results), None) = (server.doubt, &state.open) {
@@ -88,6 +99,8 @@ impl Publication {
             let first = (0..2).find(|number| results[*number] == GroupResult::Applied);
             if asks && first.is_none_or(|first| state.has(first)) {
                 self.answer_commits(&mut after, at, results);
+            } else if asks {
+                self.raise_barrier(&mut after);
             }
             add(PublishingStep::AskCatalogue(at), after.tidy());
         }
@@ -101,13 +114,24 @@ impl Publication {
             if queued.is_again && !queued.is_looked_up && self.has(PublishingGuard::LookUp) {
                 continue;
             }
-            let follows = usize::from(state.clients[number].base) == head
-                || !self.has(PublishingGuard::VersionCheck);
-            let is_applied = follows && queued.fence == state.epochs;
+            let is_applied = self.is_admitted(state, number, head, queued.fence);
             head += usize::from(is_applied);
             results[number] = if is_applied { GroupResult::Applied } else { GroupResult::Refused };
         }
         CatalogueTransaction { by, first, results, is_lost: false }
+    }
+
+    /// Whether a commit may follow the first `head` commits.
+    fn is_admitted(
+        &self,
+        state: &PublishingState,
+        number: usize,
+        head: usize,
+        fence: Epochs,
+    ) -> bool {
+        let follows = usize::from(state.clients[number].base) == head
+            || !self.has(PublishingGuard::VersionCheck);
+        follows && fence == state.epochs
     }
 
     /// Answers the commits of a transaction that has ended.
@@ -132,7 +156,7 @@ impl Publication {
         state: &PublishingState,
         add: &mut dyn FnMut(PublishingStep, PublishingState),
     ) {
-        let Some(open) = &state.open else { return };
+        let Some(open) = &state.open else { return self.late_steps(state, add) };
         let end = |is_committed: bool| {
             let mut after = state.clone();
             after.open = None;
@@ -162,6 +186,32 @@ impl Publication {
         add(PublishingStep::LoseConnection, after);
     }
 
+    /// The steps of PostgreSQL with a commit whose connection was lost before it had the lock.
+    fn late_steps(
+        &self,
+        state: &PublishingState,
+        add: &mut dyn FnMut(PublishingStep, PublishingState),
+    ) {
+        let Some(late) = state.late else { return };
+        let mut after = state.clone();
+        after.late = None;
+        if self.is_admitted(state, late.client, state.commits.len(), late.fence) {
+            let results = alone(late.client, GroupResult::Applied);
+            let (by, first) = (late.by, late.client);
+            after.open = Some(CatalogueTransaction { by, first, results, is_lost: true });
+        }
+        add(PublishingStep::LockLate, after);
+    }
+
+    /// Raises the epoch of the home, as the home does before it frees a lock of a client that may still commit.
+    pub(super) fn fence_off(&self, state: &mut PublishingState) {
+        if state.epochs[0] == state.servers[HOME].epochs[0] && !state.has_moved {
+            self.raise_barrier(state);
+            state.epochs[1] += 1;
+            state.servers[HOME].epochs[1] = state.epochs[1];
+        }
+    }
+
     pub(super) fn ending_steps(
         &self,
         state: &PublishingState,
@@ -170,7 +220,7 @@ impl Publication {
         let home = &state.servers[HOME];
         if home.is_up && state.faults_left > 0 {
             let mut after = state.clone();
-            after.fence_off();
+            self.fence_off(&mut after);
             after.faults_left -= 1;
             add(PublishingStep::EndOtherSession, after);
         }
@@ -200,17 +250,28 @@ impl Publication {
             add(PublishingStep::EndHome, after.tidy());
         } else if !home.is_up && !state.has_moved && (state.open.is_none() || self.is_alone) {
             // To join, the server waits for the lock of the catalogue.
-            after.epochs[0] += u8::from(!self.is_alone);
+            if !self.is_alone {
+                self.raise_barrier(&mut after);
+                after.epochs[0] += 1;
+            }
             after.servers[HOME].is_up = true;
             after.servers[HOME].epochs = after.epochs;
             add(PublishingStep::StartHome, after);
         }
         if !self.is_alone && !state.has_moved && state.open.is_none() && state.faults_left > 0 {
             let mut after = state.clone();
+            self.raise_barrier(&mut after);
             after.epochs[1] += 1;
             after.has_moved = true;
             after.faults_left -= 1;
             add(PublishingStep::TakeOver, after);
         }
     }
+}
+
+/// The results of a transaction with one commit.
+fn alone(number: usize, result: GroupResult) -> [GroupResult; 2] {
+    let mut results = [GroupResult::Absent; 2];
+    results[number] = result;
+    results
 }

@@ -9,13 +9,13 @@
 //! 3. If PostgreSQL does not have the last commit that it has reported, all rows are forgotten: it has lost commits,
 //!    and other transactions may have their numbers.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use uuid::Uuid;
 
 use super::commit_writer::Effect;
 use super::told_changes::{ToldCommit, ToldCommits};
-use crate::commit::{Commit, CommitTouch};
+use crate::commit::{Commit, CommitTouch, NewVersion};
 use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::locks::{LogState, RecentChanges, RecentPage, TouchedRows};
@@ -52,9 +52,9 @@ pub(super) struct KnownRows {
     link_targets: HashMap<(DatabaseId, ContainerId), Vec<Uuid>>,
     /// By name and version, or the newest by name.
     classes: HashMap<(String, Option<u32>), ClassRow>,
-    /// The transactions of this process's commits that PostgreSQL has not reported yet, and the versions that they
-    /// make. Some of them may have failed, and other commits may have got their numbers.
-    own: BTreeMap<Csn, (Uuid, Vec<VersionRow>)>,
+    /// The versions that transactions of this process make in PostgreSQL, which has not reported their commits yet. Some of
+    /// the transactions may have failed.
+    own: HashMap<Uuid, Vec<NewVersion>>,
     /// The transaction of the last commit that PostgreSQL has reported.
     last_transaction: Option<Uuid>,
     /// The last change without a commit that it has reported.
@@ -130,21 +130,19 @@ impl KnownRows {
             if *csn == self.told_until() {
                 continue;
             }
-            match self.own.remove(csn) {
-                Some((own, versions)) if own == *transaction => {
+            match self.own.remove(transaction) {
+                Some(versions) => {
                     let keys = versions.iter().map(|version| (version.database, version.container));
                     self.followed.extend(keys.map(|key| (*csn, key)));
-                    versions.into_iter().for_each(|version| self.follow(version));
+                    versions.iter().for_each(|version| self.follow(version.to_row(*csn)));
                 }
-                _ => self.forget_touched(*csn, *touched),
+                None => self.forget_touched(*csn, *touched),
             }
             self.state[TOLD_CSN] = csn.0;
         }
         let forgotten = [shorten(&mut self.told), shorten(&mut self.followed)];
         self.remembered_from = forgotten.into_iter().fold(self.remembered_from, Csn::max);
-        let until = self.told_until();
-        self.own = self.own.split_off(&Csn(until.0 + 1));
-        self.head = Some(until);
+        self.head = Some(self.told_until());
         Some(self.state)
     }
 
@@ -194,15 +192,15 @@ impl KnownRows {
         (self.state[TOLD_CSN], self.state[GENERATION]) = (csn.0, generation);
     }
 
-    /// Notes the versions that commits of this process write to PostgreSQL, unless it refuses them.
-    pub(super) fn note_own<'a>(&mut self, commits: impl Iterator<Item = (&'a Commit, Csn)>) {
+    /// Notes the versions that commits of this process are about to write to PostgreSQL, unless it refuses them.
+    pub(super) fn note_own(&mut self, commits: &[Commit]) {
         if self.own.len() > ROWS_MAX {
             self.own.clear();
         }
-        for (commit, csn) in commits {
-            if csn > self.told_until() && !commit.touched().meets(TouchedRows::STRUCTURE) {
-                let rows = commit.versions.iter().map(|version| version.to_row(csn));
-                self.own.insert(csn, (commit.transaction, rows.collect()));
+        for commit in commits {
+            let has_id = !commit.transaction.is_nil();
+            if has_id && !commit.touched().meets(TouchedRows::STRUCTURE) {
+                self.own.insert(commit.transaction, commit.versions.clone());
             }
         }
     }

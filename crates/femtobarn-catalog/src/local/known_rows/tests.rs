@@ -193,7 +193,7 @@ fn a_version_of_this_process_is_known_once_its_commit_is_seen_in_postgresql() {
     known.take_over(&told(0, 0, &[(1, ALL)])).unwrap();
     known.keep_container(&rows(EVENTS));
     let commit = own_commit(3);
-    known.note_own([(&commit, Csn(3))].into_iter());
+    known.note_own(std::slice::from_ref(&commit));
     let entries = |known: &KnownRows| {
         known.container(DATABASE, EVENTS).map(|(_, _, newest)| newest.map(|it| it.entries))
     };
@@ -247,7 +247,7 @@ fn a_row_that_was_touched_while_it_was_looked_up_is_not_kept() {
     known.take_over(&told(1, 0, &[first, hits])).unwrap();
     assert_eq!(keep(&mut known, &before), [true, false]);
     let own = own_commit(3);
-    known.note_own([(&own, Csn(3))].into_iter());
+    known.note_own(std::slice::from_ref(&own));
     let before = known.take_over(&told(2, 0, &[hits])).unwrap();
     known.forget(TouchedRows::ALL);
     known.take_over(&told(2, 0, &[hits, (3, CommitTouch::of(&own))])).unwrap();
@@ -302,11 +302,17 @@ fn a_lost_commit_of_this_process_is_not_taken_for_the_one_with_its_number() {
     let mut known = KnownRows::default();
     known.take_over(&told(0, 0, &[(1, ALL)])).unwrap();
     known.keep_container(&rows(EVENTS));
-    known.note_own([(&own_commit(2), Csn(2))].into_iter());
+    known.note_own(&[own_commit(2)]);
     let mut other = told(1, 0, &[(1, ALL), (2, CommitTouch::of(&own_commit(2)))]);
     other.commits[1].transaction = Uuid::nil();
     known.take_over(&other).unwrap();
-    assert_eq!((which(&known), known.own.len()), ([false, false], 0));
+    assert_eq!(which(&known), [false, false]);
+    let many: Vec<_> = (2..ROWS_MAX as u64 + 2).map(own_commit).collect();
+    known.note_own(&many);
+    known.note_own(&[own_commit(1)]);
+    assert_eq!(known.own.len(), ROWS_MAX + 1, "one that is never published is forgotten at last");
+    known.note_own(&[own_commit(0), own_commit(1)]);
+    assert_eq!(known.own.len(), 1);
 }
 
 #[test]

@@ -74,6 +74,12 @@ impl PostgresFailure {
         matches!(&self.cause, Cause::Refused { code, .. } if code.starts_with("23"))
     }
 
+    /// Whether the server refuses values of the statement or too many of them, so that it may take it with others.
+    pub(crate) fn is_of_values(&self) -> bool {
+        let is_one = |code: &str| ["22", "23", "54"].iter().any(|class| code.starts_with(class));
+        matches!(&self.cause, Cause::Refused { code, .. } if is_one(code))
+    }
+
     /// The error of the catalogue whose address is in the file `path`.
     pub(crate) fn into_error(self, path: &Path) -> Error {
         let what = format!("catalogue in {}", self.server);

@@ -26,4 +26,4 @@ mod wire;
 pub(crate) use address::PostgresAddress;
 pub(crate) use failure::PostgresFailure;
 pub(crate) use parameters::Parameters;
-pub(crate) use session::{PostgresConnection, PostgresRow};
+pub(crate) use session::{CommitAnswer, PostgresConnection, PostgresRow};

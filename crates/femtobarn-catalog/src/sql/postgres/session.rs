@@ -30,9 +30,10 @@ const KIND: &str =
     "SELECT pg_backend_pid(), current_setting('transaction_read_only'), pg_is_in_recovery()";
 /// For a connection that keeps its statements: the server plans each statement once, by the keys of its tables,
 /// whatever their contents are then. It would plan statements with lists of keys each time, which takes longer than
-/// running them.
-const PLANS: &str =
-    "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off";
+/// running them. The server probes an idle connection as this side does, and so ends the session of a machine that
+/// vanished in the middle of a message, for which it has no other time limit: that session may have the catalogue's lock.
+const SESSION: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off; \
+    SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3";
 /// Statements whose translations are kept.
 const STATEMENTS_MAX: usize = 512;
 const LOST_IN_TRANSACTION: &str =
@@ -62,6 +63,14 @@ enum TransactionPhase {
     Queued,
     /// The server has its beginning.
     Sent,
+}
+
+/// The answer to a COMMIT.
+pub(crate) struct CommitAnswer {
+    /// The rows of the statement before it, if that was sent together with it.
+    pub(crate) rows: Vec<PostgresRow>,
+    /// Whether the server has waited for its synchronous standby, if it has one. It warns if it was told not to.
+    pub(crate) has_waited: bool,
 }
 
 /// A COMMIT that failed.
@@ -148,13 +157,15 @@ impl PostgresConnection {
         self.queue(&Arc::from(begin), Parameters::none())
     }
 
-    /// Queues a statement whose answer is not read. If it fails, the next one fails.
+    /// Queues a statement whose answer is not needed. If it fails, the next one fails.
     pub(crate) fn queue(&self, statement: &Arc<str>, parameters: Parameters) -> PgResult<()> {
-        let queued_bytes = || self.queued.borrow().iter().map(QueuedStatement::size).sum::<usize>();
-        if self.is_in_transaction() && queued_bytes() >= QUEUED_BYTES_MAX {
+        let statement = QueuedStatement { sql: Arc::clone(statement), parameters };
+        let queued_bytes = self.queued.borrow().iter().map(QueuedStatement::size).sum::<usize>();
+        // A server that waits for a lock does not read.
+        let is_too_much = queued_bytes + statement.size() > QUEUED_BYTES_MAX;
+        if self.is_in_transaction() && is_too_much && queued_bytes > 0 {
             self.send_queued()?;
         }
-        let statement = QueuedStatement { sql: Arc::clone(statement), parameters };
         self.queued.borrow_mut().push(statement);
         Ok(())
     }
@@ -183,7 +194,7 @@ impl PostgresConnection {
         if self.is_in_transaction() {
             self.transaction.set(TransactionPhase::Sent);
         }
-        ran
+        ran.map(|[_, last]| last)
     }
 
     /// Runs statements without parameters, which semicolons separate, in the transaction that is open, or in one of their
@@ -195,22 +206,32 @@ impl PostgresConnection {
         self.with_wire(|wire| wire.run_script(script)).map(drop)
     }
 
-    /// Ends the transaction. Returns whether the server warned, as it does if its wait for a standby was cancelled.
-    pub(crate) fn commit(&self) -> Result<bool, CommitFailure> {
-        let not_sent = |failure| CommitFailure { failure, is_in_doubt: false };
-        self.queue(&Arc::from("COMMIT"), Parameters::none()).map_err(not_sent)?;
-        let statements = self.queued.take();
-        let is_connected =
-            self.transaction.get() != TransactionPhase::Sent || self.wire.borrow().is_some();
-        let ended = self.with_wire(|wire| wire.run(&statements));
+    /// Runs the queued statements and ends the transaction.
+    pub(crate) fn commit(&self) -> Result<CommitAnswer, CommitFailure> {
+        let failed = |failure, is_in_doubt| CommitFailure { failure, is_in_doubt };
+        let mut statements = self.queued.take();
+        let (sql, parameters) = (Arc::from("COMMIT"), Parameters::none());
+        statements.push(QueuedStatement { sql, parameters });
+        let mut was_sent = false;
+        let ended = self.with_wire(|wire| {
+            was_sent = true;
+            wire.run(&statements)
+        });
         self.transaction.set(TransactionPhase::None);
         match ended {
-            Ok(answer) if answer.tag == "COMMIT" => Ok(answer.has_warning),
+            Ok([before, answer]) if answer.tag == "COMMIT" => {
+                let has_waited = !answer.has_warning;
+                let rows = self.rows(before).map_err(|failure| failed(failure, true))?;
+                Ok(CommitAnswer { rows, has_waited })
+            }
             // The server rolls a transaction back in which a statement failed.
-            Ok(_) => Err(not_sent(self.failure(Cause::Lost(LOST_IN_TRANSACTION.to_owned())))),
+            Ok(_) => {
+                let lost = Cause::Lost(LOST_IN_TRANSACTION.to_owned());
+                Err(failed(self.failure(lost), false))
+            }
             Err(failure) => {
-                let is_in_doubt = is_connected && failure.is_lost();
-                Err(CommitFailure { failure, is_in_doubt })
+                let is_in_doubt = was_sent && failure.is_lost();
+                Err(failed(failure, is_in_doubt))
             }
         }
     }
@@ -280,7 +301,7 @@ impl PostgresConnection {
                     if is_of_process(&answer, wire.process()) {
                         wire.keep_statements();
                         // A server that knows none of these plans as it likes.
-                        drop(wire.run_script(PLANS));
+                        drop(wire.run_script(SESSION));
                     }
                     Ok((wire, kind_of(&answer)))
                 });

@@ -4,6 +4,7 @@
 //! the other, each with a snapshot of its own, and after an error none of those behind it.
 
 use std::io::{self, Read, Write};
+use std::mem;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -115,21 +116,21 @@ impl PostgresWire {
         self.kept.begin();
     }
 
-    /// Runs statements one after the other, and returns the answer to the last.
+    /// Runs statements one after the other, and returns the answers to the last two.
     pub(super) fn run(
         &mut self,
         statements: &[QueuedStatement],
-    ) -> Result<StatementAnswer, PostgresFailure> {
+    ) -> Result<[StatementAnswer; 2], PostgresFailure> {
         let encode = |statement| self.kept.encode(statement, &mut self.outgoing);
         let encoded = statements.iter().try_for_each(encode);
         encoded.map_err(|error| self.malformed(error))?;
         frontend::sync(&mut self.outgoing);
         self.send()?;
-        let answer = self.answer();
-        if answer.is_err() {
+        let answers = self.answers();
+        if answers.is_err() {
             self.kept.forget();
         }
-        answer
+        answers
     }
 
     /// Runs statements without parameters, which semicolons separate.
@@ -137,7 +138,7 @@ impl PostgresWire {
         let queried = frontend::query(script, &mut self.outgoing);
         queried.map_err(|error| self.malformed(error))?;
         self.send()?;
-        self.answer()
+        self.answers().map(|[_, last]| last)
     }
 
     fn send(&mut self) -> Result<(), PostgresFailure> {
@@ -146,13 +147,16 @@ impl PostgresWire {
         sent.map_err(|error| self.lost(&error))
     }
 
-    /// Reads up to the end of the answers; the last one, or the first error.
-    fn answer(&mut self) -> Result<StatementAnswer, PostgresFailure> {
-        let (mut answer, mut refused) = (StatementAnswer::empty(), None);
+    /// Reads up to the end of the answers. Returns the last two, or the first error.
+    fn answers(&mut self) -> Result<[StatementAnswer; 2], PostgresFailure> {
+        let (mut before, mut answer) = (StatementAnswer::empty(), StatementAnswer::empty());
+        let mut refused = None;
         self.was_warned = false;
         loop {
             match self.receive()? {
-                Message::BindComplete => answer = StatementAnswer::empty(),
+                Message::BindComplete => {
+                    before = mem::replace(&mut answer, StatementAnswer::empty());
+                }
                 Message::RowDescription(body) => answer.columns = self.columns(&body)?,
                 Message::DataRow(row) => answer.rows.push(row),
                 Message::CommandComplete(body) => {
@@ -169,7 +173,7 @@ impl PostgresWire {
                 Message::ReadyForQuery(body) => {
                     self.state = body.status();
                     answer.has_warning = self.was_warned;
-                    return refused.map_or(Ok(answer), Err);
+                    return refused.map_or(Ok([before, answer]), Err);
                 }
                 Message::ParseComplete
                 | Message::CloseComplete

@@ -381,7 +381,9 @@ impl Vacuum<'_, '_> {
                 }
             }
         };
-        let garbage = match self.garbage(row, made) {
+        // A commit of a process that has just died must not refer to what is garbage without it.
+        let ended = if lock.is_some() { catalog.end_lost_commits() } else { Ok(()) };
+        let garbage = match ended.and_then(|()| self.garbage(row, made)) {
             Ok(garbage) => garbage,
             Err(error) => {
                 self.skip(row, &error);
