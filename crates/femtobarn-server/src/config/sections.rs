@@ -214,6 +214,9 @@ pub struct Limits {
     /// Seconds for which a session keeps its locks after its connection was closed without a goodbye, as when the
     /// client's process ends; at most the lease.
     pub grace_seconds: u64,
+    /// Bytes of memory, for each federation, for layouts of databases as ROOT files, one for each snapshot of a database
+    /// that was opened.
+    pub layout_bytes: u64,
 }
 
 /// Optimisations of the logical layer.
@@ -397,6 +400,7 @@ impl Default for Limits {
             drain_seconds: 10,
             lease_seconds: 10,
             grace_seconds: 2,
+            layout_bytes: 128 << 20,
         }
     }
 }

@@ -103,7 +103,7 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
             }
             exported.recallers.extend(recaller.clone().map(|it| (name.clone(), it)));
             let federation = FederationStorage::new(service.catalog().clone(), storage);
-            let federation = federation.recalling(recaller);
+            let federation = federation.recalling(recaller).remembering(config.limits.layout_bytes);
             let in_place = federation.in_place_counts();
             exported.in_place.extend(in_place.map(|it| (name.clone(), it)));
             storage = Arc::new(federation.writable(Arc::new(Arc::clone(&service))));

@@ -26,7 +26,7 @@ use crate::physical::{
 
 /// The suffix of databases' names.
 const SUFFIX: &str = ".root";
-/// Bytes of synthesised parts that are cached for later opens.
+/// Bytes of synthesised parts that are cached for later opens, unless the server's settings say otherwise.
 const CACHED_BYTES_MAX: u64 = 128 << 20;
 
 /// The databases of a federation; see the module above.
@@ -66,6 +66,11 @@ impl FederationStorage {
     pub fn recalling(self, recaller: Option<Arc<Recaller>>) -> Self {
         let in_place = recaller.as_ref().and_then(|it| InPlaceStores::of(it.archive()));
         FederationStorage { recaller, in_place, ..self }
+    }
+
+    /// Caches at most so many bytes of synthesised parts for later opens.
+    pub fn remembering(self, layout_bytes: u64) -> Self {
+        FederationStorage { synthesizer: FileSynthesizer::new(layout_bytes), ..self }
     }
 
     /// Counts of reads in stores; `None` if readers may read in no store.
