@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from postgres_servers import program
 
 from soak.judge import check_ledger, operation_faults
 from soak.log import Operation
-from soak.samples import sample_of
+from soak.run import is_judged
+from soak.samples import sample_of, ticks_of
 from soak.slopes import Rule, Series, trend_of
 
 DEEDS = 12
@@ -89,6 +91,16 @@ def test_open_files_of_a_process_are_counted_by_kind(tmp_path: Path) -> None:
     assert more == {"sockets": 1, "files": 1, "removed files": 1, "other descriptors": 0}
     assert after.private_bytes > 0
     assert sample_of(2**22) is None
+
+
+def test_speed_is_not_judged_while_other_processes_have_the_processors() -> None:
+    grown = trend_of(memory(np.linspace(0.0, 1000.0, 60)), 0.0)
+    slower, threads = replace(grown, unit="s"), replace(grown, name="threads of server one", unit="")
+    assert [is_judged(it, 0.05) for it in (grown, slower, threads)] == [True, True, True]
+    assert [is_judged(it, 0.5) for it in (grown, slower, threads)] == [True, False, False]
+    before = ticks_of(os.getpid())
+    subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
+    assert ticks_of(os.getpid()) > before, "it includes children that have ended"
 
 
 def told(number: int, outcome: str) -> Operation:

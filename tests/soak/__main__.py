@@ -10,7 +10,7 @@ from pathlib import Path
 from machines import STOPS
 
 from .report import write_report
-from .run import Settings, run_soak
+from .run import FOREIGN_SHARE, Settings, run_soak
 
 
 def main() -> int:
@@ -34,6 +34,8 @@ def main() -> int:
     page = write_report(result, options.out)
     for fault in result["faults"]:
         print(f"FAULT  {fault}")
+    if result["foreign_share"] > FOREIGN_SHARE:
+        print(f"other processes had {result['foreign_share']:.0%} of the processors: speed was not judged")
     operations = sum(sum(kind["outcomes"].values()) for kind in result["operations"].values())
     verdict = (
         f"{len(result['faults'])} faults"

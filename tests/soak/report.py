@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 from femtobarn_reports.page import Picture, document, figures, grid, listed, section, tiles
 from femtobarn_reports.style import BLUE, CORAL, GREY, INK, SAND, TEAL, VIOLET, clean, picture, png, style
 
+from .run import FOREIGN_SHARE
+
 __all__ = ["write_report"]
 
 Run = Mapping[str, Any]
@@ -43,6 +45,11 @@ def write_report(run: Run, out: Path) -> Path:
     verdict = (
         listed(run["faults"]) if run["faults"] else "<p>Nothing was lost, doubled, wrong or growing.</p>"
     )
+    if run["foreign_share"] > FOREIGN_SHARE:
+        verdict += (
+            f"<p>Other processes of the machine had {run['foreign_share']:.0%} of its processors, so "
+            "latencies and threads of servers were not judged.</p>"
+        )
     body = [
         tiles(facts_of(run)),
         section("Verdict", verdict),

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,6 +57,8 @@ class Sample:
     live_bytes: int
     """Of the containers in the newest snapshot."""
     commits: int
+    foreign_share: float
+    """Of the processors' time since the sample before: that of processes that are not the run's."""
 
 
 @dataclass
@@ -97,6 +100,7 @@ class Sampler:
             self._failure = error
 
     def _measure(self) -> None:
+        processors = ProcessorTime(self.postgres)
         with fb.open(self.url) as fed:
             while not self._stop.wait(self.interval):
                 try:
@@ -110,7 +114,8 @@ class Sampler:
                 moment = time.monotonic()
                 base = allocated_bytes(self.postgres / "base")
                 connections = connections_of(self.postgres)
-                sample = Sample(moment, servers, clients, connections, disk, base, live, commits)
+                foreign = processors.foreign_share()
+                sample = Sample(moment, servers, clients, connections, disk, base, live, commits, foreign)
                 self.samples.append(sample)
 
 
@@ -152,22 +157,54 @@ def kind_of(descriptor: Path) -> str | None:
     return "removed files" if name.endswith(" (deleted)") else "files"
 
 
-def connections_of(postgres: Path) -> int:
-    """Count the connections of PostgreSQL, each of which is a process; 0 while it restarts."""
-    try:
-        pid = (postgres / "postmaster.pid").read_text().split(maxsplit=1)[0]
-        children = (PROC / pid / "task" / pid / "children").read_text().split()
-    except (OSError, IndexError):
-        return 0
-    return sum(command_of(child).startswith(CONNECTION) for child in children)
+class ProcessorTime:
+    """How much of the processors' time the run takes, and how much other processes of the machine."""
+
+    def __init__(self, postgres: Path) -> None:
+        self.postgres = postgres
+        self._before = (time.monotonic(), self._foreign_ticks())
+
+    def foreign_share(self) -> float:
+        """Return the share of all processors that other processes had since the last call."""
+        (began, ticks), self._before = self._before, (time.monotonic(), self._foreign_ticks())
+        possible = (self._before[0] - began) * (os.cpu_count() or 1) * os.sysconf("SC_CLK_TCK")
+        return max(self._before[1] - ticks, 0) / max(possible, 1.0)
+
+    def _foreign_ticks(self) -> int:
+        user, nice, system, _idle, _waiting, irq, softirq, *_ = map(int, read(PROC / "stat").split()[1:9])
+        ours = [os.getpid()]
+        with suppress(ValueError, IndexError):
+            ours.append(int(read(self.postgres / "postmaster.pid").split(maxsplit=1)[0]))
+        for pid in ours:
+            # Grows while it is walked: the children of all threads, and theirs.
+            ours += [int(child) for task in tasks_of(pid) for child in read(task / "children").split()]
+        return user + nice + system + irq + softirq - sum(ticks_of(pid) for pid in ours)
 
 
-def command_of(pid: str) -> str:
-    """Return the command line of a process; nothing if it has ended."""
+def tasks_of(pid: int) -> list[Path]:
+    """Return the folders of a process's threads; none if it has ended."""
+    return list((PROC / str(pid) / "task").glob("*"))
+
+
+def ticks_of(pid: int) -> int:
+    """Return the processor time of a process and of its children that have ended."""
+    numbers = read(PROC / str(pid) / "stat").rpartition(")")[2].split()[11:15]
+    return sum(map(int, numbers))
+
+
+def read(path: Path) -> str:
+    """Return the text of a file; nothing if it is gone, as that of a process that has ended."""
     try:
-        return (PROC / pid / "cmdline").read_text()
+        return path.read_text()
     except OSError:
         return ""
+
+
+def connections_of(postgres: Path) -> int:
+    """Count the connections of PostgreSQL, each of which is a process; 0 while it restarts."""
+    pid = read(postgres / "postmaster.pid").partition("\n")[0] or "0"
+    children = read(PROC / pid / "task" / pid / "children").split()
+    return sum(read(PROC / child / "cmdline").startswith(CONNECTION) for child in children)
 
 
 def allocated_bytes(folder: Path) -> int:
