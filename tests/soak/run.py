@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,12 +48,14 @@ FOREIGN_SHARE = 0.1
 # What may grow over the rest of the run: a share of the median, or an amount.
 MEMORY, DESCRIPTORS, THREADS = Rule(0.1, 8e6), Rule(0.1, 5), Rule(0.1, 3)
 CONNECTIONS = Rule(0.1, 5)
-CACHES = Rule(0.1, 8e6 + (128 << 20))
-"""For memory of clients, whose caches of versions, 128 MiB at most, may not be full when a short run ends."""
+VERSIONS = Rule(0.1, 8e6 + (128 << 20))
+"""For memory of a client whose cache of open versions, of 128 MiB, may not be full when a short run ends."""
+CACHES = {"http": MEMORY, "conditions": Rule(0.1, 8e6 + (384 << 20))}
+"""Of other clients: `http` has no cache, and `conditions` one of timelines, too, of 256 MiB."""
 FULL_SECONDS = 1800.0
 """A run of more than this is not short."""
-SOCKETS = Rule(0.5, 25)
-"""Of servers: clients of one that fails go to another one, and stay there."""
+SERVED = {"sockets": Rule(0.5, 25), "files": Rule(0.5, 12)}
+"""Of servers: clients of one that fails go to another one, and stay there, with the files they have open."""
 DISK, CATALOGUE = Rule(0.15, 0.3), Rule(0.15, 200)
 MEDIAN, SLOWEST = Rule(0.25, 0.005), Rule(0.5, 0.05)
 
@@ -187,12 +189,11 @@ def series_of(
     """Yield all series that have to be flat."""
     for server in SERVERS:
         of_server = [(each.time - began, each.servers[server]) for each in samples if server in each.servers]
-        yield from series_of_process(f"server {server}", of_server, MEMORY, SOCKETS)
+        yield from series_of_process(f"server {server}", of_server, MEMORY, SERVED)
     for kind in KINDS:
         of_client = [(each.time - began, each.clients[kind]) for each in samples if kind in each.clients]
-        # The client `http` has no cache.
-        memory = MEMORY if kind == "http" or seconds > FULL_SECONDS else CACHES
-        yield from series_of_process(f"client {kind}", of_client, memory, DESCRIPTORS)
+        memory = MEMORY if seconds > FULL_SECONDS else CACHES.get(kind, VERSIONS)
+        yield from series_of_process(f"client {kind}", of_client, memory, {})
     times, lives = [each.time - began for each in samples], [0] * len(samples)
     shares = [each.disk_bytes / max(each.live_bytes, 1) for each in samples]
     yield Series("disk for each live byte", "B", DISK, times, shares, lives)
@@ -204,7 +205,10 @@ def series_of(
 
 
 def series_of_process(
-    name: str, samples: Sequence[tuple[float, ProcessSample]], memory: Rule, sockets: Rule
+    name: str,
+    samples: Sequence[tuple[float, ProcessSample]],
+    memory: Rule,
+    descriptors: Mapping[str, Rule],
 ) -> Iterator[Series]:
     """Yield the series of a process, whose samples have their times (s)."""
     times, lives = [time for time, _ in samples], [sample.pid for _, sample in samples]
@@ -213,7 +217,7 @@ def series_of_process(
     yield Series(f"threads of {name}", "", THREADS, times, [sample.threads for _, sample in samples], lives)
     for kind in FILE_KINDS:
         counts = [sample.open_files[kind] for _, sample in samples]
-        rule = sockets if kind == FILE_KINDS[0] else DESCRIPTORS
+        rule = descriptors.get(kind, DESCRIPTORS)
         yield Series(f"{kind} of {name}", "", rule, times, counts, lives)
 
 
