@@ -97,6 +97,9 @@ pub trait LeasedPins: Debug + Send + Sync {
 
     /// Removes one pin, without waiting for the server.
     fn unpin(&self, csn: Csn);
+
+    /// Whether the snapshot is still pinned, as far as the session knows: a server that was away may have given it up.
+    fn is_pinned(&self, csn: Csn) -> bool;
 }
 
 /// An owner of locks on lease.

@@ -117,6 +117,20 @@ impl PinGuard {
     pub fn csn(&self) -> Csn {
         self.csn
     }
+
+    /// Whether a server has pinned the snapshot, which may lose the pin.
+    pub fn is_on_lease(&self) -> bool {
+        matches!(self.backend, Backend::Leased(_))
+    }
+
+    /// Whether the snapshot is still pinned. A pin on a lease is lost if the server was away, or the session ended, and the
+    /// snapshot did not exist any more when the session was opened again.
+    pub fn is_held(&self) -> bool {
+        match &self.backend {
+            Backend::Kernel(_) => true,
+            Backend::Leased(pins) => pins.is_pinned(self.csn),
+        }
+    }
 }
 
 impl Clone for PinGuard {

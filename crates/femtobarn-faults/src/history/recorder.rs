@@ -68,11 +68,7 @@ pub fn lists(federation: &Federation) -> Result<BTreeMap<u64, Vec<u64>>> {
     lists_in(&federation.snapshot(None)?)
 }
 
-/// The list of each register in a snapshot.
-///
-/// # Errors
-/// Those of the engine.
-pub fn lists_in(snapshot: &Snapshot) -> Result<BTreeMap<u64, Vec<u64>>> {
+fn lists_in(snapshot: &Snapshot) -> Result<BTreeMap<u64, Vec<u64>>> {
     let mut lists = BTreeMap::new();
     for register in 0..PATHS.len() as u64 * REGISTERS_EACH {
         let (path, entry) = place(register);

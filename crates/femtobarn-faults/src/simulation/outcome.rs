@@ -81,15 +81,19 @@ pub(super) fn check_copied(
     for state in has_all {
         state.check_acknowledged(&history, &lost)?;
     }
-    if let Some(last) = common.checked_sub(1) {
-        let last = leader.commits[last].csn;
-        if leader.lists_at(last)? != copy.lists_at(last)? {
-            return Err(format!("the copy has other registers as of commit {last}"));
+    let words = going_on.words(&history);
+    going_on.check_readings(&words, readings)?;
+    let behind = if fate.is_promoted { &leader } else { &copy };
+    if lost.is_empty() {
+        let lists = behind.lists()?;
+        if lists != going_on.lists_until(behind.head(), &words)? {
+            return Err(format!(
+                "commit {} has other registers in a copy: {lists:?}",
+                behind.head()
+            ));
         }
-    }
-    going_on.check_readings(readings)?;
-    if !lost.is_empty() {
-        recorder::judge(&leader.federation, leader.of_it(&history))?;
+    } else {
+        recorder::judge(&behind.federation, behind.of_it(&history))?;
     }
     let commits = recorder::judge(&going_on.federation, going_on.of_it(&history))?;
     check_roles(&leader, &copy, fate.is_promoted)?;
@@ -105,19 +109,18 @@ fn check_branches(
     common: usize,
     fate: &CopyFate,
 ) -> Result<(), String> {
-    let newest = |state: &FinalState| state.commits.last().map_or(0, |commit| commit.csn.0);
     let common_csn = common.checked_sub(1).map_or(0, |last| leader.commits[last].csn.0);
     if !fate.is_promoted && common < copy.commits.len() {
         return Err(format!(
             "the copy has commit {}, and its leader the same commits to {common_csn} only",
-            newest(copy)
+            copy.head()
         ));
     }
     if fate.is_promoted && !fate.is_forced && common < leader.commits.len() {
         return Err(format!(
             "a promotion that was not forced has lost commits {} to {}",
             common_csn + 1,
-            newest(leader)
+            leader.head()
         ));
     }
     if let Some(head) = fate.promoted_at.filter(|head| *head > common_csn) {
@@ -209,14 +212,49 @@ impl FinalState {
         history.iter().map(of_it).collect()
     }
 
-    fn lists_at(&self, csn: Csn) -> Result<BTreeMap<u64, Vec<u64>>, String> {
-        let snapshot = self.federation.snapshot(Some(csn));
-        let lists = snapshot.and_then(|snapshot| recorder::lists_in(&snapshot));
-        lists.map_err(|error| format!("registers as of commit {csn}: {error}"))
+    /// The newest commit.
+    fn head(&self) -> u64 {
+        self.commits.last().map_or(0, |commit| commit.csn.0)
+    }
+
+    fn lists(&self) -> Result<BTreeMap<u64, Vec<u64>>, String> {
+        recorder::lists(&self.federation).map_err(|error| error.to_string())
+    }
+
+    /// The commits that appended numbers to registers.
+    fn words(&self, history: &[ObservedTransaction]) -> BTreeMap<u64, u64> {
+        let numbers = self.numbers();
+        let mut words = BTreeMap::new();
+        for transaction in history {
+            let csn = transaction.message().and_then(|message| numbers.get(&*message));
+            for operation in &transaction.operations {
+                if let (RegisterOperation::Append(_, word), Some(csn)) = (operation, csn) {
+                    words.insert(*word, *csn);
+                }
+            }
+        }
+        words
+    }
+
+    /// The list of each register as of a commit; `words` are the commits of numbers. Vacuum may have given up the snapshot.
+    fn lists_until(
+        &self,
+        csn: u64,
+        words: &BTreeMap<u64, u64>,
+    ) -> Result<BTreeMap<u64, Vec<u64>>, String> {
+        let mut lists = self.lists()?;
+        for list in lists.values_mut() {
+            list.retain(|word| words.get(word).is_some_and(|commit| *commit <= csn));
+        }
+        Ok(lists)
     }
 
     /// Checks that snapshots which were read are those of the same commits here, and that none is older than the one before.
-    fn check_readings(&self, readings: &[ObservedTransaction]) -> Result<(), String> {
+    fn check_readings(
+        &self,
+        words: &BTreeMap<u64, u64>,
+        readings: &[ObservedTransaction],
+    ) -> Result<(), String> {
         let mut before = 0;
         for reading in readings {
             let TransactionOutcome::Committed(csn) = reading.outcome else { continue };
@@ -224,7 +262,7 @@ impl FinalState {
                 return Err(format!("snapshot {csn} was read at the copy after {before}"));
             }
             before = csn;
-            let lists = self.lists_at(Csn(csn))?.into_iter();
+            let lists = self.lists_until(csn, words)?.into_iter();
             let expected = lists.map(|(register, list)| RegisterOperation::Read(register, list));
             if !expected.eq(reading.operations.iter().cloned()) {
                 return Err(format!("snapshot {csn} is not that of the leader: {reading:?}"));

@@ -18,6 +18,8 @@ const NOT_BEGUN: &str = "cannot serve ";
 const MUST_RESTART: &str = "restart the server";
 /// What the promotion of a leader says: an earlier attempt was killed after it had promoted the copy.
 const IS_PROMOTED: &str = "it needs no promotion";
+/// What the promotion of a copy says that is between two commits, or has no snapshot yet.
+const IS_INCOMPLETE: &str = "leader can complete it";
 /// How often an operator looks at that log.
 const LOOKED_EVERY: u64 = 2 * SECOND;
 /// When an operator starts a process again that ended, or that has to be restarted.
@@ -44,6 +46,8 @@ pub(super) struct SimulatedSite {
     place: PathBuf,
     process: Option<usize>,
     before: BeforeProcess,
+    /// Whether the server that leads vacuums now and then.
+    pub(super) vacuums: bool,
     /// Whether the operator forces a promotion when the leader does not answer.
     may_force: bool,
     /// Whether the operator has decided so.
@@ -92,6 +96,7 @@ impl SimulatedSite {
             place: place.to_owned(),
             process: None,
             before: BeforeProcess::default(),
+            vacuums: false,
             may_force: false,
             was_forced: false,
             restart: None,
@@ -126,9 +131,10 @@ impl SimulatedSite {
         let [disk, trace] = self.disk().map(|path| path.display().to_string());
         let (address, leader, own) =
             (self.host.to_string(), url_of(SITES[LEADER]), url_of(self.host));
+        let vacuum = if self.vacuums { "vacuum" } else { "keep" };
         let words: &[&str] = match self.task {
-            SiteTask::Serve => &["serve", &disk, &trace, &address],
-            SiteTask::Lead => &["lead", &disk, &trace, &address],
+            SiteTask::Serve => &["serve", &disk, &trace, &address, vacuum],
+            SiteTask::Lead => &["lead", &disk, &trace, &address, vacuum],
             SiteTask::Follow => &["follow", &disk, &trace, &address, &leader],
             SiteTask::Promote { is_forced } => {
                 &["promote", &disk, &trace, &own, if is_forced { "force" } else { "wait" }]
@@ -204,7 +210,7 @@ impl SimulatedSite {
         };
         let failures = ["full:", "storage:", "closed:"];
         match last.strip_prefix(work) {
-            Some(why) if why.starts_with("unavailable:") => true,
+            Some(why) if why.starts_with("unavailable:") || why.contains(IS_INCOMPLETE) => true,
             Some(why) => has_failed && failures.iter().any(|kind| why.starts_with(kind)),
             None => has_failed && last.starts_with(NOT_BEGUN),
         }

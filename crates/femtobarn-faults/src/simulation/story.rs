@@ -341,6 +341,8 @@ pub fn tell(
 
 impl Story {
     fn tell(&mut self, random: &mut SplitMix) -> Result<ToldStory, String> {
+        let vacuums = self.cast == Cast::Followed && random.one_in(2);
+        self.sites.iter_mut().for_each(|site| site.vacuums = vacuums);
         self.begin()?;
         let faults = self.run(plan(random, self.cast))?;
         if self.cast == Cast::Followed {

@@ -110,6 +110,11 @@ impl Ledger {
         }
     }
 
+    /// Whether a snapshot is pinned, and was not lost when the session was opened again.
+    pub(super) fn is_pinned(&self, csn: Csn) -> bool {
+        self.pins.contains_key(&csn)
+    }
+
     /// Removes a pin; returns whether the server must be informed.
     pub(super) fn unpin(&mut self, csn: Csn) -> bool {
         let Some(count) = self.pins.get_mut(&csn) else { return false };
@@ -407,6 +412,9 @@ mod tests {
         ledger.settle(Outcome { number: asked[0].number, csn: 7, ..Outcome::default() });
         assert_eq!(answer.try_recv().unwrap().unwrap().csn, Csn(7));
         assert_eq!(ledger.claims().1, [Pinned { csn: 7, count: 1 }]);
+        assert!(ledger.is_pinned(Csn(7)));
+        ledger.reopened(&Welcome { lost_pins: vec![7], ..Welcome::default() });
+        assert!(!ledger.is_pinned(Csn(7)));
     }
 
     #[test]
@@ -421,6 +429,7 @@ mod tests {
         }
         let sent = ledger.next_operations();
         assert_eq!((sent.len(), sent[0].kind()), (1, Kind::Unpin), "the second is not needed");
+        assert!(ledger.is_pinned(Csn(7)));
         assert!(!ledger.unpin(Csn(7)));
         assert!(ledger.unpin(Csn(7)));
         assert_eq!(ledger.next_operations()[0].kind(), Kind::Unpin);

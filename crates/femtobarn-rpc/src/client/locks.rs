@@ -203,6 +203,10 @@ impl LeasedPins for RemoteSession {
             self.wake();
         }
     }
+
+    fn is_pinned(&self, csn: Csn) -> bool {
+        self.ledger().is_pinned(csn)
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Snapshots: the whole federation as of one commit.
 //!
 //! A snapshot pins its commit, so vacuum keeps all that it can read until the snapshot, its clones and views
-//! are gone.
+//! are gone. A server that was away may have given it up meanwhile: reads fail then.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use femtobarn_catalog::{
 use parking_lot::Mutex;
 use rntuple::Value;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::federation::Federation;
 use crate::read::version::ContainerVersion;
 use crate::read::view::View;
@@ -42,7 +42,7 @@ pub struct Snapshot {
     federation: Federation,
     csn: Csn,
     /// Keeps vacuum from its versions.
-    _pin: PinGuard,
+    pin: PinGuard,
     /// Databases whose rows the pin returned.
     databases: Arc<[DatabaseRow]>,
     /// Containers that were opened, so that the catalogue is asked once for each.
@@ -105,7 +105,7 @@ impl Federation {
 
 impl Snapshot {
     pub(crate) fn new(federation: Federation, csn: Csn, pin: PinGuard) -> Self {
-        Snapshot { federation, csn, _pin: pin, databases: Arc::default(), opened: Arc::default() }
+        Snapshot { federation, csn, pin, databases: Arc::default(), opened: Arc::default() }
     }
 
     /// The commit.
@@ -194,7 +194,32 @@ impl Snapshot {
     fn open(&self, database: DatabaseRow, container: ContainerRow) -> Result<View> {
         let catalog = self.federation.catalog();
         let row = catalog.version(container.database, container.id, self.csn)?;
-        self.open_version(database, container, row)
+        self.kept(self.open_version(database, container, row))
+    }
+
+    /// The result of a read, if the snapshot has been pinned until now. A server that was away may have given it up: its rows
+    /// may be gone then, and its bytes those of later versions.
+    ///
+    /// # Errors
+    /// `Conflict` if the snapshot was given up.
+    pub(crate) fn kept<T>(&self, read: Result<T>) -> Result<T> {
+        let failed = read.as_ref().err().map(Error::kind);
+        if matches!(failed, Some(ErrorKind::Corrupt | ErrorKind::NotFound))
+            && self.pin.is_on_lease()
+        {
+            // The session may not have noticed yet that the server was away. If it stays away, the first error tells more.
+            drop(self.federation.catalog().pin_head());
+        }
+        if self.pin.is_held() {
+            return read;
+        }
+        Err(Error::Conflict {
+            what: format!(
+                "snapshot {} was given up while its server could not be reached; read a newer one, or run the transaction \
+                 again",
+                self.csn
+            ),
+        })
     }
 
     fn open_version(

@@ -257,7 +257,7 @@ impl View {
     ///
     /// # Errors
     /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the range ends after the last entry; `Corrupt` if the stored
-    /// bytes are damaged.
+    /// bytes are damaged; `Conflict` if the server has given up the snapshot while it could not be reached.
     pub fn read(&self, selection: &Selection, entries: Range<u64>) -> Result<Array> {
         if self.opened.version.row.deleted == 0 {
             return self.read_stored(selection, entries);
@@ -308,7 +308,7 @@ impl View {
             ),
             runs => version.reader.read_runs(projection, runs),
         };
-        let array = array.map_err(Error::storage(self.path()))?;
+        let array = self.snapshot.kept(array.map_err(Error::storage(self.path())))?;
         let array = match &selection.narrowed {
             Some(narrowed) => narrowed.convert(&array, &self.path())?,
             None => array,

@@ -4,14 +4,15 @@
 //! | arguments | action |
 //! |---|---|
 //! | `prepare DISK TRACE` | creates a federation with empty registers on a disk, and records its operations on files |
-//! | `serve DISK TRACE ADDRESS` | serves it until it is killed, and records likewise |
-//! | `lead DISK TRACE ADDRESS` | serves a promoted copy, and tells its former leader; prints `told` when that knows |
+//! | `serve DISK TRACE ADDRESS VACUUM` | serves it until it is killed, and records likewise |
+//! | `lead DISK TRACE ADDRESS VACUUM` | serves a promoted copy, and tells its former leader; prints `told` when that knows |
 //! | `follow DISK TRACE ADDRESS LEADER` | as `femtobarn follow` with a port; prints the commit here and the leader's after each step |
 //! | `promote DISK TRACE URL HOW` | promotes the copy, by force if `HOW` is `force`; prints its newest commit |
 //! | `write WRITER COUNT URL...` | is one writer of a history; prints its transactions, each before it commits, too |
 //! | `read COUNT URL` | reads all registers so many times; prints these transactions |
 //!
-//! A writer begins at the first server, and goes on at the next one after each failure.
+//! A writer begins at the first server, and goes on at the next one after each failure. `VACUUM` is `vacuum` if the server vacuums now
+//! and then, and keeps the newest snapshot and those that are read.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -19,7 +20,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use femtobarn::{
-    Error, ErrorKind, Federation, FollowOptions, Follower, OpenOptions, promote, tell_former_leader,
+    Error, ErrorKind, Federation, FollowOptions, Follower, OpenOptions, VacuumOptions, promote,
+    tell_former_leader,
 };
 use femtobarn_faults::history::recorder::{self, RegisterWriter, Surroundings};
 use femtobarn_faults::history::{IsolationLevel, ObservedTransaction};
@@ -35,6 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_secs(1);
 /// The pause between two readings.
 const READING_PAUSE: Duration = Duration::from_millis(20);
+/// The pause before the first vacuum of a server.
+const VACUUM_PAUSE: Duration = Duration::from_millis(25);
 /// As `femtobarn follow`: how long a step waits for a commit, and the pause after one that failed.
 const STEP: Duration = Duration::from_secs(1);
 const STEP_AGAIN_AFTER: Duration = Duration::from_secs(2);
@@ -59,13 +63,18 @@ pub(crate) fn run(seed: &str, words: &[&str]) -> Result<(), String> {
 fn run_on_disk(command: &str, folder: &Path, words: &[&str]) -> Result<(), String> {
     match (command, words) {
         ("prepare", []) => recorder::prepare(folder).map_err(|error| error.to_string()),
-        ("serve", [address]) => {
+        ("serve", [address, vacuum]) => {
             let _server = serve(folder, address)?;
+            vacuum_if(*vacuum == "vacuum", folder);
             loop {
                 std::thread::park();
             }
         }
-        ("lead", [address]) => lead(folder, address),
+        ("lead", [address, vacuum]) => {
+            let _server = serve(folder, address)?;
+            vacuum_if(*vacuum == "vacuum", folder);
+            tell_former(folder)
+        }
         ("follow", [address, leader]) => follow(folder, address, leader),
         ("promote", [url, how]) => {
             let promoted = promote(folder, url, *how == "force").map_err(say("promote"))?;
@@ -113,8 +122,39 @@ fn serve(folder: &Path, address: &str) -> Result<Server, String> {
     Server::start(config).map_err(|error| error.to_string())
 }
 
-fn lead(folder: &Path, address: &str) -> Result<(), String> {
-    let _server = serve(folder, address)?;
+/// Vacuums in a thread, each time after a longer pause, so that a long history has no more vacuums than others.
+fn vacuum_if(is_wanted: bool, folder: &Path) {
+    let folder = folder.to_owned();
+    let vacuum = move || {
+        let federation = Federation::open(&folder)?;
+        let keep_from = Some(federation.snapshot(None)?.csn());
+        federation.vacuum(&VacuumOptions { keep_from, ..VacuumOptions::default() }, &mut |_| true)
+    };
+    let run = move || {
+        let mut pause = VACUUM_PAUSE;
+        loop {
+            sleep(pause);
+            pause *= 2;
+            match vacuum() {
+                Ok(_) => {}
+                Err(error) if is_followed_on(error.kind()) || is_refusal(error.kind()) => {
+                    eprintln!("vacuum: {error}");
+                }
+                Err(error) => panic!("vacuum: {error}"),
+            }
+        }
+    };
+    if is_wanted {
+        std::thread::spawn(run);
+    }
+}
+
+/// Whether a server refuses a change that must be restarted, or has a successor.
+fn is_refusal(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Closed | ErrorKind::Denied)
+}
+
+fn tell_former(folder: &Path) -> Result<(), String> {
     let mut is_told = false;
     loop {
         match tell_former_leader(folder) {
@@ -201,6 +241,8 @@ fn read(count: &str, url: &str) -> Result<(), String> {
     for _ in 0..number(count)? {
         match recorder::read_all(&federation) {
             Ok(transaction) => tell(transaction),
+            // The snapshot was given up while the server was away.
+            Err(error) if error.kind() == ErrorKind::Conflict => eprintln!("{error}"),
             Err(error) if recorder::is_failure(error.kind()) => {
                 eprintln!("{error}");
                 sleep(PAUSE);

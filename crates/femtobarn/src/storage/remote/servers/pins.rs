@@ -112,4 +112,9 @@ impl LeasedPins for SharedPins {
         // Without the lock, since dropping the pins sends requests to the servers.
         drop(unpinned);
     }
+
+    /// Only servers that have the pin are read from.
+    fn is_pinned(&self, csn: Csn) -> bool {
+        self.snapshots.read().contains_key(&csn)
+    }
 }
