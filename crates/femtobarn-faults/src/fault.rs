@@ -20,6 +20,8 @@ pub enum FaultKind {
     Error,
     /// One sync fails.
     FailedSync,
+    /// One sync fails, and every later one until the fault is lifted.
+    FailingSyncs,
     /// One write writes half of its bytes.
     Short,
     /// One write writes half of its bytes; then the disk is full.
@@ -27,10 +29,11 @@ pub enum FaultKind {
 }
 
 /// The kinds with their names.
-pub const KINDS: [(FaultKind, &str); 5] = [
+pub const KINDS: [(FaultKind, &str); 6] = [
     (FaultKind::Full, "full"),
     (FaultKind::Error, "error"),
     (FaultKind::FailedSync, "failed-sync"),
+    (FaultKind::FailingSyncs, "failing-syncs"),
     (FaultKind::Short, "short"),
     (FaultKind::ShortThenFull, "short-then-full"),
 ];
@@ -59,7 +62,7 @@ impl OperationKind {
         match kind {
             FaultKind::Full => matches!(self, OperationKind::Growing | OperationKind::Writing),
             FaultKind::Error => true,
-            FaultKind::FailedSync => self == OperationKind::Syncing,
+            FaultKind::FailedSync | FaultKind::FailingSyncs => self == OperationKind::Syncing,
             FaultKind::Short | FaultKind::ShortThenFull => self == OperationKind::Writing,
         }
     }

@@ -202,19 +202,33 @@ impl Connections {
         result
     }
 
-    /// Waits until all rows that look-ups have returned so far are durable. On a read-only medium there is no log that
-    /// this process could sync, so this does nothing. PostgreSQL shows only durable rows.
-    pub(super) fn wait_durable(&self) {
-        if self.place.postgres.is_some() {
-            return;
+    /// Waits until all rows that look-ups have returned so far are durable. If a sync has failed, the log is mended
+    /// first. On a read-only medium there is no log that this process could sync, so this does nothing. PostgreSQL shows
+    /// only durable rows.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if the log cannot be made durable: a loss of power could undo what is read.
+    pub(super) fn wait_durable(&self) -> Result<()> {
+        if self.place.postgres.is_some() || self.sync_what_is_read().is_ok() {
+            return Ok(());
         }
+        // Every change mends the log first, or waits for the one that does. Whether that succeeded is seen next.
+        drop(self.run(&mut |_| Ok(Effect::none())));
+        self.sync_what_is_read().map_err(|error| Error::Unavailable {
+            what: format!(
+                "the newest commits of catalogue {} can be read, but a loss of power could undo them ({error}): check \
+                 its disk, then open the federation again, or restart its server",
+                self.place.path.display()
+            ),
+        })
+    }
+
+    fn sync_what_is_read(&self) -> Result<()> {
         let mut log = self.readers_log.lock();
         if log.is_none() {
             *log = SharedLog::open(&self.place.path).ok();
         }
-        if let Some(log) = &*log {
-            log.wait_durable();
-        }
+        log.as_ref().map_or(Ok(()), SharedLog::wait_durable)
     }
 
     /// The commits of threads that wait.

@@ -12,8 +12,8 @@
 //! 1. A commit is acknowledged only after a sync that began when it was in the log, or after a checkpoint, in which
 //!    SQLite syncs both files itself.
 //! 2. After a failed sync the kernel may have dropped the pages that it could not write, and the next sync may succeed
-//!    without them; everything after them in the log would be lost. So no commit begins until the log has been
-//!    rewritten from its readable part, and synced.
+//!    without them; everything after them in the log would be lost. So no commit begins, and no snapshot is pinned,
+//!    until the log has been rewritten from its readable part, and synced.
 //! 3. Zeros are written only after the end of the file, while no process can append to it.
 //! 4. SQLite holds no locks on the log, so this file handle may be closed at any time. It is the file that SQLite uses
 //!    as long as the connection beside it is open.
@@ -109,12 +109,10 @@ impl SharedLog {
         })
     }
 
-    /// Waits until everything that can be read is durable. A failure is reported to the committers, not here.
-    pub(super) fn wait_durable(&self) {
-        let numbers = self.progress.numbers();
-        if numbers.durable < numbers.written {
-            drop(self.make_durable(numbers.written));
-        }
+    /// Waits until everything that can be read is durable.
+    pub(super) fn wait_durable(&self) -> Result<()> {
+        let LogNumbers { written, durable, .. } = self.progress.numbers();
+        if durable < written { self.make_durable(written) } else { Ok(()) }
     }
 
     /// Rewrites the log from its readable part. The caller has the turn to commit; `sql` locks out programs that do not

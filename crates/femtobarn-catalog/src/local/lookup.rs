@@ -355,7 +355,7 @@ impl LocalCatalogue {
     /// The commit of a transaction, if it made one, for a client that lost the answer. Searches only commits after
     /// `after`: pass the snapshot that the transaction started from.
     pub fn find_commit(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
-        self.connections.current()?.wait_durable();
+        self.connections.current()?.wait_durable()?;
         let find = "SELECT csn FROM commits WHERE csn > ?1 AND transaction_uuid = ?2";
         let csn = |row: &Row<'_>| number(row, 0).map(Csn);
         let of = params![signed(after.0), transaction.as_bytes()];

@@ -176,7 +176,7 @@ impl LocalCatalogue {
         if !self.snapshot_exists(at)? {
             return Err(self.gone(at)?);
         }
-        self.connections.current()?.wait_durable();
+        self.connections.current()?.wait_durable()?;
         Ok(guard)
     }
 
@@ -186,7 +186,7 @@ impl LocalCatalogue {
         loop {
             let guard = self.pins.pin(head)?;
             if self.snapshot_exists(head)? {
-                self.connections.current()?.wait_durable();
+                self.connections.current()?.wait_durable()?;
                 return Ok((head, guard));
             }
             // The horizon passes a former head only if there is a newer commit by now.

@@ -50,7 +50,7 @@ impl LocalCatalogue {
     /// commits are searched once, however many transactions are given.
     pub fn find_commits(&self, of: &HashMap<Uuid, Csn>) -> Result<HashMap<Uuid, Csn>> {
         let Some(first) = of.values().min() else { return Ok(HashMap::new()) };
-        self.connections.current()?.wait_durable();
+        self.connections.current()?.wait_durable()?;
         self.read(|sql| {
             let mut statement = sql.prepare_cached(
                 "SELECT csn, transaction_uuid FROM commits WHERE csn > ?1 ORDER BY csn",

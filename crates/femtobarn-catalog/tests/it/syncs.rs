@@ -86,6 +86,19 @@ fn a_pinned_snapshot_is_durable() {
     drop(pin);
 }
 
+/// Readers once did not look whether the sync had failed.
+#[test]
+fn a_pin_mends_a_torn_log() {
+    let fed = Federation::new();
+    fed.catalog.commit(Commit::default()).unwrap();
+    let [written, ..] = numbers(&fed);
+    // As if the sync of another process had failed, and it had been killed before it mended the log.
+    set(&fed, 0, written + 1);
+    set(&fed, 2, 1);
+    drop(fed.catalog.pin_head().unwrap());
+    assert_eq!(numbers(&fed), [written + 1, written + 1, 0]);
+}
+
 /// Syncs are quicker within a file than at its end.
 #[test]
 fn the_log_grows_in_large_steps() {

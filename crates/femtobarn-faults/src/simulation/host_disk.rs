@@ -80,14 +80,14 @@ impl HostDisk {
         };
         let fault = self.faults[at];
         self.failures += 1;
-        if fault != FaultKind::Full {
+        if !matches!(fault, FaultKind::Full | FaultKind::FailingSyncs) {
             self.struck.push(fault);
             self.faults.swap_remove(at);
         }
         let code = match fault {
             FaultKind::Full => libc::ENOSPC.into(),
             FaultKind::Short | FaultKind::ShortThenFull => IN_PART,
-            FaultKind::Error | FaultKind::FailedSync => libc::EIO.into(),
+            FaultKind::Error | FaultKind::FailedSync | FaultKind::FailingSyncs => libc::EIO.into(),
         };
         (time, code)
     }

@@ -4,18 +4,20 @@
 //! 1. The step that the fault strikes fails with an error of the right kind that names the file, or succeeds.
 //!    Nothing panics. If it strikes a thread that writes logged bytes back, the next step demands that the federation be
 //!    reopened.
-//! 2. While the disk is still full, acknowledged contents can be read.
+//! 2. While the disk is still full, acknowledged contents can be read. While all syncs fail, they can be read or are refused
+//!    as not durable.
 //! 3. After the fault is lifted, the same handle continues, or demands that the federation be reopened. The steps
-//!    that it then acknowledges are kept.
+//!    that it then acknowledges are kept. A failed sync is reported once to each open file, so further steps may fail.
 //! 4. After reopening, the federation has the acknowledged contents and accepts commits.
-//! 5. All this also holds if the power fails at the end: changes whose sync failed are never relied on.
+//! 5. All this also holds if the power fails at the end: changes whose sync failed are never relied on, and contents that were
+//!    read are kept.
 
 use std::path::{Path, PathBuf};
 
 use femtobarn::{Error, ErrorKind, Federation, ResidenceState};
 use femtobarn_faults::crash::write;
 use femtobarn_faults::disk::{ChangeOutcome, Crash, CrashDisk};
-use femtobarn_faults::fault::{DiskFault, FaultKind};
+use femtobarn_faults::fault::{DiskFault, FaultKind, OperationKind};
 use femtobarn_faults::random::SplitMix;
 use femtobarn_faults::script::Runner;
 use femtobarn_faults::verify::{Acknowledged, acknowledgement};
@@ -23,6 +25,9 @@ use femtobarn_faults::workload::Workload;
 use femtobarn_faults::workloads::named;
 
 use crate::interposer::{self, OperationRecord, Watch};
+
+/// Open files of one file at most.
+const OPEN_FILES_MAX: usize = 4;
 
 /// One run of the workload.
 struct FaultRun<'a> {
@@ -109,7 +114,7 @@ impl<'a> FaultRun<'a> {
                 let struck = interposer::lift();
                 if let Some(error) = &error {
                     self.check_error(error, &struck)?;
-                    self.finish(&mut runner)?;
+                    self.finish(&mut runner, &struck)?;
                 }
             }
             Err(failed) => {
@@ -144,11 +149,12 @@ impl<'a> FaultRun<'a> {
             ErrorKind::Closed => text.contains("an earlier commit"),
             // SQLite does not always distinguish a full disk from a failing one.
             ErrorKind::Io => true,
+            ErrorKind::Unavailable => self.is_refused(error),
             // If SQLite cannot create its log, it assumes a read-only disk.
             ErrorKind::Denied => self.fault.kind == FaultKind::Error,
             _ => false,
         };
-        if is_right && struck.iter().any(|path| text.contains(&display_name(path))) {
+        if is_right && names_any(&text, struck) {
             Ok(())
         } else {
             Err(format!(
@@ -158,8 +164,13 @@ impl<'a> FaultRun<'a> {
         }
     }
 
+    /// Whether an error is the refusal to read what a loss of power could undo.
+    fn is_refused(&self, error: &impl std::fmt::Display) -> bool {
+        self.fault.kind == FaultKind::FailingSyncs && error.to_string().contains("could undo them")
+    }
+
     /// Checks that the acknowledged contents can be read during the fault, with or without the step that it struck.
-    fn read_on(&self, runner: &Runner, error: &Error) -> Result<(), String> {
+    fn read_on(&mut self, runner: &Runner, error: &Error) -> Result<(), String> {
         let Some(federation) = runner.opened() else { return Ok(()) };
         if is_away(federation)? {
             // The database can be staged only to a writable disk: after the fault.
@@ -168,8 +179,14 @@ impl<'a> FaultRun<'a> {
         let count = self.acknowledged.steps.len();
         for steps in [count, count + 1] {
             match self.workload.is_after(federation, steps) {
-                Ok(true) => return Ok(()),
+                Ok(true) => {
+                    if steps > count {
+                        self.acknowledge("step");
+                    }
+                    return Ok(());
+                }
                 Ok(false) => {}
+                Err(other) if self.is_refused(&other) => return Ok(()),
                 Err(other) => {
                     return Err(format!("after \"{error}\" nothing can be read: {other}"));
                 }
@@ -180,24 +197,46 @@ impl<'a> FaultRun<'a> {
 
     /// After the fault, runs the step that failed, unless it was executed, and the rest on the same handle. The
     /// handle may refuse, and demand to be reopened.
-    fn finish(&mut self, runner: &mut Runner) -> Result<(), String> {
+    fn finish(&mut self, runner: &mut Runner, struck: &[PathBuf]) -> Result<(), String> {
+        let mut failed = None;
+        for _ in 0..OPEN_FILES_MAX {
+            failed = self.go_on(runner)?;
+            let Some(error) = &failed else { return Ok(()) };
+            let is_of_sync = OperationKind::Syncing.is_affected_by(self.fault.kind);
+            if !(is_of_sync
+                && error.kind() == ErrorKind::Io
+                && names_any(&error.to_string(), struck))
+            {
+                break;
+            }
+        }
+        failed
+            .map_or(Ok(()), |error| Err(format!("after the fault the same handle fails: {error}")))
+    }
+
+    /// Runs the step that failed, unless it was executed, and the rest. Returns the first error that is no demand to
+    /// reopen the federation.
+    fn go_on(&mut self, runner: &mut Runner) -> Result<Option<Error>, String> {
         let count = self.acknowledged.steps.len();
-        let Some(federation) = runner.opened() else { return Ok(()) };
+        let Some(federation) = runner.opened() else { return Ok(None) };
         let is_undone = self.workload.is_after(federation, count);
         if is_undone.is_err() && is_away(federation)? {
             // The database is staged once the federation is opened again.
-            return Ok(());
+            return Ok(None);
+        }
+        if is_undone.as_ref().is_err_and(|error| self.is_refused(error)) {
+            return Ok(None);
         }
         let is_undone =
             is_undone.map_err(|error| format!("after the fault nothing can be read: {error}"))?;
         if !is_undone {
             self.acknowledge("step");
         }
-        match self.steps(runner) {
-            None => Ok(()),
-            Some(error) if matches!(error.kind(), ErrorKind::Closed | ErrorKind::Denied) => Ok(()),
-            Some(error) => Err(format!("after the fault the same handle fails: {error}")),
-        }
+        let failed = self.steps(runner);
+        Ok(failed.filter(|error| {
+            !(matches!(error.kind(), ErrorKind::Closed | ErrorKind::Denied)
+                || self.is_refused(error))
+        }))
     }
 
     /// Verifies the federation after a loss of power at the end, which loses all pending changes.
@@ -211,6 +250,11 @@ impl<'a> FaultRun<'a> {
             .verify(&federation, &self.acknowledged, false)
             .map_err(|error| format!("after a loss of power at the end: {error}"))
     }
+}
+
+/// Whether an error's text names one of these files.
+fn names_any(text: &str, paths: &[PathBuf]) -> bool {
+    paths.iter().any(|path| text.contains(&display_name(path)))
 }
 
 /// The part of a path that errors show. SQLite has several files, and there is one lock file for each database.

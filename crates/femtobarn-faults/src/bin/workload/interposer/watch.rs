@@ -7,9 +7,9 @@
 //! 3. Nothing here calls a function that `c_library` defines.
 //! 4. Lock files and SQLite's shared memory do not survive a crash and are not recorded. Faults strike them like
 //!    any other file.
-//! 5. In a simulation, a failed sync is reported as Linux reports it: every other open file of the same inode fails
-//!    once, at its next sync, even if that sync succeeds, because its writes may be lost as well. Descriptors that
-//!    share a position are one open file. Without a simulation only one sync fails.
+//! 5. A failed sync is reported as Linux reports it: every other open file of the same inode fails once, at its next
+//!    sync, even if that sync succeeds, because its writes may be lost as well. Descriptors that share a position are one
+//!    open file.
 //! 6. The simulation is asked before an operation begins. The thread then keeps its turn until the operation is
 //!    recorded, so a kill never comes between an operation and its record.
 
@@ -180,6 +180,9 @@ impl Watch {
             FaultKind::Full | FaultKind::ShortThenFull if kind.is_affected_by(FaultKind::Full) => {
                 Some(Strike::Fail(libc::ENOSPC))
             }
+            FaultKind::FailingSyncs if kind.is_affected_by(fault.kind) => {
+                Some(Strike::Fail(libc::EIO))
+            }
             FaultKind::Error | FaultKind::FailedSync
                 if is_first && kind.is_affected_by(fault.kind) =>
             {
@@ -283,9 +286,7 @@ pub(super) fn on_file(
     if let Some(Strike::Fail(code)) = asked.or_else(|| watch.strike(kind, &path)) {
         if kind == OperationKind::Syncing && !is_folder(file) {
             watch.untold.retain(|it| !is_same(*it, file));
-            if is_simulated() {
-                watch.untold.extend(others(file));
-            }
+            watch.untold.extend(others(file));
             if is_recorded(&path) {
                 watch.record(FileOperation::FailedSync { file: inode(file).0 });
             }
