@@ -239,17 +239,21 @@ impl FederationService {
         why: impl FnOnce(&Self, &LockTarget) -> Error + Send + 'static,
     ) {
         let LockRequest { owner, target, .. } = request;
-        let granted = {
+        let (ended, granted) = {
             let mut state = session.lock();
             if !state.has(&request) {
                 return;
             }
             let waiter = OwnerId { session: session.number(), number: owner };
-            let (Some(_), granted) = self.table.give_up(waiter, target) else { return };
-            state.requests.remove(&(owner, target));
-            granted
+            let (ended, granted) = self.table.give_up(waiter, target);
+            if ended.is_some() {
+                state.requests.remove(&(owner, target));
+            }
+            (ended, granted)
         };
-        self.refuse(session, request, move |service| why(service, &target));
+        if ended.is_some() {
+            self.refuse(session, request, move |service| why(service, &target));
+        }
         self.grant(granted);
     }
 
