@@ -161,6 +161,7 @@ impl RemoteSession {
         };
         let mut deadline = clock::now() + self.patience();
         let mut has_other_token = false;
+        let mut refused = None;
         loop {
             request.again = sent.why.is_some();
             let opened = self.wait_open_to_publish(deadline, request.again).await;
@@ -180,6 +181,12 @@ impl RemoteSession {
                     let csn = Csn(reply.csn);
                     self.observe_head(csn);
                     return Ok(csn);
+                }
+                // The client may find a valid token before the deadline, and learn the outcome with that.
+                Err(AttemptFailure::Refused(error))
+                    if request.again && error.kind() == ErrorKind::Denied =>
+                {
+                    (refused, has_other_token) = (Some(error), false);
                 }
                 // Whether the server admits the client now proves nothing about the commit that was sent before.
                 Err(AttemptFailure::Refused(error))
@@ -204,8 +211,8 @@ impl RemoteSession {
                 }
             }
             if clock::now() >= deadline {
-                let error = self.unavailable("it does not answer");
-                return Err(self.in_doubt(error, sent));
+                let late = || self.unavailable("it does not answer");
+                return Err(self.in_doubt(refused.unwrap_or_else(late), sent));
             }
             tokio::time::sleep(PAUSE).await;
         }

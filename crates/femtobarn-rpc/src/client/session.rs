@@ -369,9 +369,14 @@ impl RemoteSession {
     fn reason_to_stop(&self, status: &Status, is_late: bool, first: bool) -> Option<Error> {
         let refused = refusal(status).map(Error::from);
         match refused {
-            // The session has ended at the server, and is opened as a new one: the server, and not the client, closed it.
+            // The server has ended the session, and this task opens it again. Callers that have other servers do not wait.
             Some(Error::Closed { .. }) if status.code() == tonic::Code::FailedPrecondition => {
-                is_late.then(|| self.unavailable(&reason(status)))
+                is_late.then(|| Error::Unavailable {
+                    what: format!(
+                        "the session at {} has ended, and is opened again; try again later",
+                        self.url()
+                    ),
+                })
             }
             Some(Error::Unavailable { .. }) if !is_late => None,
             Some(error) => Some(self.explained(error)),
