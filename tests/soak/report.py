@@ -145,8 +145,9 @@ def draw_clients(run: Run) -> Figure:
                 axes.plot(
                     minutes, [1e3 * it for it in series["values"]], color=colour, label=kind, linewidth=1.3
                 )
-        axes.set_yscale("log")
+        axes.set_yscale("log", subs=(2, 5))
         axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
         finish(axes, run, f"{which} (ms)", from_zero=False)
     names = list(dict.fromkeys(deed["name"] for deed in run["deeds"]))
     for deed in run["deeds"]:
