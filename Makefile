@@ -178,6 +178,8 @@ CHANGED = $(sort $(shell { git diff --name-only $(BASE); git ls-files --others -
 unit-tests:
 	$(if $(CHANGED),$(STEP) 'unit tests' $(LINTED) cargo test --locked --quiet $(CHANGED:%=--package %) --lib --bins,@:)
 
+# Many tests wait for servers, disks and clocks: with as many threads as small machines have cores, these would stand still.
+test-rust: export RUST_TEST_THREADS := 4
 test-rust: .venv/test.stamp programs build
 	$(STEP) 'tests of Rust' $(LINTED) cargo test $(WORKSPACE) --tests --no-fail-fast
 
