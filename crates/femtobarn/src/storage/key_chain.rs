@@ -296,9 +296,9 @@ fn next_extent(file: &DatabaseFile, from: u64) -> Result<Option<u64>> {
     let mut start = from;
     while start + RBLOB_KEY_LENGTH as u64 <= end {
         let bytes = read(file, start, SEARCH_BYTES.min(end - start))?;
-        for (at, name) in bytes.windows(NAME.len()).enumerate().skip(BEFORE_NAME) {
-            let candidate = start + (at - BEFORE_NAME) as u64;
-            if name == NAME && key_at(file, candidate)?.is_some() {
+        for at in memchr::memmem::find_iter(&bytes[BEFORE_NAME..], NAME) {
+            let candidate = start + at as u64;
+            if key_at(file, candidate)?.is_some() {
                 return Ok(Some(candidate));
             }
         }
