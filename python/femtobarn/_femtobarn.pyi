@@ -26,7 +26,7 @@ __all__ = [
     "migrate", "move_database", "note_declaration", "oid_records", "open_branch", "open_job", "packed_fields",
     "payload_definition", "pin_file", "promote", "read_branches", "read_receipt", "rebuild_catalogue",
     "residences", "restore", "series_definition", "site_servers", "stage", "start_log",
-    "tell_former_leader", "tidy", "unpin_file", "vacuum",
+    "inform_former_leader", "tidy", "unpin_file", "vacuum",
 ]  # fmt: skip
 
 __version__: Final[str]
@@ -374,7 +374,7 @@ class FollowerHandle:
     def close(self) -> None: ...
 
 def promote(folder: _Path, url: str, forced: bool) -> tuple[int, int, str | None, list[str], list[str]]: ...
-def tell_former_leader(folder: _Path, is_gone: bool) -> None: ...
+def inform_former_leader(folder: _Path, is_gone: bool) -> None: ...
 def rebuild_catalogue(folder: _Path, name: str | None, progress: _Watch) -> dict[str, Any]: ...
 
 @final

@@ -17,7 +17,7 @@ __all__ = [
     "follow",
     "forget_former_leader",
     "promote",
-    "tell_former_leader",
+    "inform_former_leader",
 ]
 
 
@@ -204,7 +204,7 @@ def promote(folder: str | os.PathLike[str], url: str, *, force: bool = False) ->
     return Promotion(*_femtobarn.promote(folder, url, force))
 
 
-def tell_former_leader(folder: str | os.PathLike[str]) -> None:
+def inform_former_leader(folder: str | os.PathLike[str]) -> None:
     """Notify the former leader, which a promotion of the federation in `folder` did not reach, of its
     successor.
 
@@ -215,7 +215,7 @@ def tell_former_leader(folder: str | os.PathLike[str]) -> None:
     UnavailableError
         If it does not answer yet.
     """
-    _femtobarn.tell_former_leader(folder, False)
+    _femtobarn.inform_former_leader(folder, False)
 
 
 def forget_former_leader(folder: str | os.PathLike[str]) -> None:
@@ -244,4 +244,4 @@ def forget_former_leader(folder: str | os.PathLike[str]) -> None:
     ...     print(str(error)[:25])
     no leader was left behind
     """
-    _femtobarn.tell_former_leader(folder, True)
+    _femtobarn.inform_former_leader(folder, True)

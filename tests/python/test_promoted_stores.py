@@ -98,7 +98,7 @@ def test_no_object_is_removed_before_a_leader_left_behind_is_notified_or_forgott
             assert len(fed["run1/hits"].arrays()) == 100, "the former leader still has it"
             if comes_back:
                 with fb.serve(fed.path, port=port, address="127.0.0.1", anonymous="all"):
-                    fb._replication.tell_former_leader(tmp_path / "copy.fed")
+                    fb._replication.inform_former_leader(tmp_path / "copy.fed")
                 with pytest.raises(fb.DeniedError):
                     fed.apply_storage_rules()
             else:

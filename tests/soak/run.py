@@ -43,7 +43,7 @@ LONG_SECONDS = 600.0
 WARM_UP = 0.25
 """Share of the run that is not looked at for slopes."""
 FOREIGN_SHARE = 0.1
-"""Of the processors: if other processes of the machine have more, slower operations tell of these."""
+"""The share of the processors above which other processes may be the reason for slower operations."""
 
 # What may grow over the rest of the run: a share of the median, or an amount.
 MEMORY, DESCRIPTORS, THREADS = Rule(0.1, 8e6), Rule(0.1, 5), Rule(0.1, 3)
@@ -150,7 +150,7 @@ def under_load(site: Site, folder: Path, settings: Settings) -> dict[str, Any]:
 
 
 def is_judged(trend: Trend, foreign_share: float) -> bool:
-    """Return whether a trend that grows is a fault: others may have made the machine slower meanwhile."""
+    """Return whether a growing trend is a fault; other processes may have made the machine slower meanwhile."""
     is_of_speed = trend.unit == "s" or trend.name.startswith("threads of server")
     return not is_of_speed or foreign_share <= FOREIGN_SHARE
 

@@ -53,7 +53,7 @@ const ENDS: [(RunEnd, &str); 4] = [
 /// Creates the federation and the container of the jobs.
 ///
 /// # Errors
-/// Those of the engine.
+/// The errors of the engine.
 pub fn prepare(folder: &Path) -> Result<()> {
     let federation = Federation::create(folder, "jobs")?;
     let mut transaction = federation.transaction(TransactionOptions::default())?;

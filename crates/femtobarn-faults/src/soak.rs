@@ -54,7 +54,7 @@ fn container(writer: u64) -> String {
 /// Creates the federation and the containers of `writers` writers.
 ///
 /// # Errors
-/// Those of the engine.
+/// The errors of the engine.
 pub fn prepare(folder: &Path, writers: u64) -> Result<()> {
     let federation = Federation::create(folder, "soak")?;
     let mut transaction = federation.transaction(TransactionOptions::default())?;

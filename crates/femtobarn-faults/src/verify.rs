@@ -253,7 +253,7 @@ pub fn contents(snapshot: &Snapshot) -> Result<ExpectedContents, String> {
 /// The object of each entry of a container, read at once; one is read on its own as well.
 ///
 /// # Errors
-/// Those of the engine.
+/// The errors of the engine.
 pub fn objects(snapshot: &Snapshot, path: &str) -> femtobarn::Result<Vec<Option<Value>>> {
     let view = snapshot.view(path)?;
     let array = view.read(&view.select_all(), 0..view.entries())?;

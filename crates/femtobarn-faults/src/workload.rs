@@ -15,7 +15,7 @@ pub trait Workload: Sync {
     /// Runs a step, and returns its commit if that is known.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// The errors of the engine.
     fn run(&self, runner: &mut Runner, step: usize) -> Result<Option<Csn>>;
 
     /// Whether a federation has the contents that this many steps produce.

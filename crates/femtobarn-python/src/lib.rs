@@ -70,7 +70,7 @@ mod _femtobarn {
     #[pymodule_export]
     use super::read::view::{ViewHandle, note_declaration};
     #[pymodule_export]
-    use super::replication::{FollowerHandle, promote, tell_former_leader};
+    use super::replication::{FollowerHandle, inform_former_leader, promote};
     #[pymodule_export]
     use super::server::{ServerHandle, default_config, start_log};
     #[pymodule_export]

@@ -77,8 +77,12 @@ pub(crate) fn promote(
 
 /// Tell a leader that was left behind by a promotion, if there is one, that it has a successor; or forget it if it is gone.
 #[pyfunction]
-pub(crate) fn tell_former_leader(py: Python<'_>, folder: FilePath, is_gone: bool) -> PyResult<()> {
+pub(crate) fn inform_former_leader(
+    py: Python<'_>,
+    folder: FilePath,
+    is_gone: bool,
+) -> PyResult<()> {
     let tell_or_forget =
-        if is_gone { femtobarn::forget_former_leader } else { femtobarn::tell_former_leader };
+        if is_gone { femtobarn::forget_former_leader } else { femtobarn::inform_former_leader };
     py.detach(|| tell_or_forget(&folder)).or_raise()
 }

@@ -74,7 +74,7 @@ pub use read::snapshot::{At, Snapshot};
 pub use read::statistics::ClusterBounds;
 pub use read::view::View;
 pub use replication::{
-    FollowOptions, Follower, Promotion, Step, forget_former_leader, promote, tell_former_leader,
+    FollowOptions, Follower, Promotion, Step, forget_former_leader, inform_former_leader, promote,
 };
 pub use schema::class::{Class, Field};
 pub use schema::field_type::{FieldType, MAP_ITEM, TUPLE};

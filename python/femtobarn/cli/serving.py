@@ -15,7 +15,7 @@ from pathlib import Path
 from .. import _serving
 from .._exceptions import FemtobarnError, InvalidError, UnavailableError
 from .._femtobarn import default_config, start_log
-from .._replication import tell_former_leader
+from .._replication import inform_former_leader
 from .._sizes import bytes_of_size
 from .allocator import return_freed_memory
 from .output import emit_line
@@ -124,7 +124,7 @@ def _notify_former_leaders(folders: list[str]) -> None:
         # A copy that is served may be promoted at any time.
         while True:
             try:
-                tell_former_leader(folder)
+                inform_former_leader(folder)
             except UnavailableError:
                 pass
             except FemtobarnError as error:

@@ -174,7 +174,7 @@ impl Archive {
         if !self.leads()? {
             return Err(led_elsewhere());
         }
-        let Some((former, _)) = self.local()?.untold_leader()? else { return Ok(()) };
+        let Some((former, _)) = self.local()?.uninformed_leader()? else { return Ok(()) };
         let what = format!(
             "objects stay in the stores until the former leader {former} is notified that this folder leads: \
              femtobarn serve on this folder notifies it; if it will never return, run femtobarn forget-leader"

@@ -5,7 +5,7 @@
 //! die before the lock is granted. A look-up that has the lock meanwhile does not find the commit, and must not be wrong
 //! about that later.
 //!
-//! 1. The barrier changes with each change that is no commit ([`note_change`](super::told_changes::note_change)), and with each
+//! 1. The barrier changes with each change that is no commit ([`note_change`](super::change_reports::note_change)), and with each
 //!    look-up that finds no commit, in a transaction that has the lock.
 //! 2. A commit that is sent without the lock has no effect unless the barrier is still the one that its process knew when it
 //!    was sent. So whatever is decided under the lock is not overtaken by commits that were sent before.

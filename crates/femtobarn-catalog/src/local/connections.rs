@@ -14,6 +14,7 @@ use std::thread;
 use parking_lot::Mutex;
 
 use super::catalogue_place::CataloguePlace;
+use super::change_reports::{ChangeQueries, note_change};
 use super::commit_queue::CommitQueue;
 use super::commit_writer::{ChangeFailure, CommitWriter, Effect, NotedChange};
 use super::connection::CatalogueConnection;
@@ -23,7 +24,6 @@ use super::log::SharedLog;
 use super::postgres_writer::{PostgresWriter, apply_in_savepoint};
 use super::reader_pool::ReaderPool;
 use super::role;
-use super::told_changes::{ToldChanges, note_change};
 use super::wal_index::log_state;
 use crate::commit::{self, Commit};
 use crate::error::{Error, Result};
@@ -46,7 +46,7 @@ pub(super) struct Connections {
     queue: CommitQueue,
     pub(super) known: Mutex<KnownRows>,
     pub(super) recent: Mutex<Option<Arc<RecentChanges>>>,
-    pub(super) told: ToldChanges,
+    pub(super) told: ChangeQueries,
     /// Whether a commit failed in the operating system, so that the state of the disk is unknown.
     failed: AtomicBool,
     /// Whether the last change had to wait for another process.
@@ -73,7 +73,7 @@ impl Connections {
             queue: CommitQueue::default(),
             known: Mutex::default(),
             recent: Mutex::default(),
-            told: ToldChanges::default(),
+            told: ChangeQueries::default(),
             failed: AtomicBool::new(false),
             are_others_committing: AtomicBool::new(false),
         })

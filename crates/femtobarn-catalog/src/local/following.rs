@@ -257,7 +257,7 @@ impl LocalCatalogue {
 
     /// The URL of a former leader that has not been informed yet that this catalogue leads, and the promotion to
     /// report.
-    pub fn untold_leader(&self) -> Result<Option<(String, Successor)>> {
+    pub fn uninformed_leader(&self) -> Result<Option<(String, Successor)>> {
         self.read(|sql| {
             let Some(untold) = text(sql, UNTOLD)? else { return Ok(None) };
             let successor = Successor {
@@ -270,7 +270,7 @@ impl LocalCatalogue {
     }
 
     /// Records that the former leader was informed that this catalogue leads.
-    pub fn leader_is_told(&self) -> Result<()> {
+    pub fn leader_is_informed(&self) -> Result<()> {
         self.connections.write(|sql| set_text(sql, UNTOLD, None))
     }
 }

@@ -15,7 +15,7 @@
 //!
 //! Modules, from below: `wal_index`, the state of the write-ahead log; `connection`, one connection, and `reader_pool`,
 //! several; `settings`; `role`, who may write; `barrier`; `file_writes`; `log`, the write-ahead log; `commit_writer`, over these;
-//! `told_changes`, reported by PostgreSQL, and `known_rows`, which save look-ups; `commit_queue`, group commit within a
+//! `change_reports`, reported by PostgreSQL, and `known_rows`, which save look-ups; `commit_queue`, group commit within a
 //! process; `catalogue_place`, the file or server; `postgres_writer` over `postgres_group`, which publishes many small
 //! commits at once, and `home_check`, the check of fences; `connections`, all connections of a process, with `recall`;
 //! `process_connections`; `target_names`; `catalogue`, with [`LocalCatalogue`]. The other modules add methods to it,
@@ -30,6 +30,7 @@ mod barrier;
 mod browsing;
 mod catalogue;
 mod catalogue_place;
+mod change_reports;
 mod changes;
 mod commit_queue;
 mod commit_writer;
@@ -69,7 +70,6 @@ mod survey;
 mod target_names;
 #[cfg(test)]
 mod tests;
-mod told_changes;
 mod vacuum;
 mod wal_index;
 

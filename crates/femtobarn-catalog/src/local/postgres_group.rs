@@ -62,7 +62,7 @@ const PUBLISH: &str = concat!(
 const FIND: &str = "SELECT c.csn FROM unnest(?1) WITH ORDINALITY AS g (transaction, place) \
     JOIN LATERAL (SELECT csn FROM commits c WHERE c.transaction_uuid = g.transaction LIMIT 1) c ON true ORDER BY g.place";
 
-/// What became of a group that was sent without the lock.
+/// The outcome of a group that was sent without the lock.
 pub(super) enum GroupOutcome {
     Published(Vec<Csn>),
     /// The barrier has changed, so nothing was looked at. It is this one now.
@@ -71,7 +71,7 @@ pub(super) enum GroupOutcome {
     Refused,
 }
 
-/// Whether a group may be published in one round trip, as far as it says itself.
+/// Whether a group may be published in one round trip, judged by its commits alone.
 pub(super) fn is_of_small_commits(group: &[Commit]) -> bool {
     let mut versions = group.iter().flat_map(|commit| &commit.versions);
     let mut containers = HashSet::new();

@@ -1,14 +1,14 @@
 //! Look-ups in the rows that a process has in memory ([`KnownRows`]). The state of SQLite's log, or the changes that
-//! PostgreSQL reports ([`told_changes`](super::told_changes)), determine which of these rows are still valid.
+//! PostgreSQL reports ([`change_reports`](super::change_reports)), determine which of these rows are still valid.
 //!
 //! A look-up that begins after a commit was acknowledged finds the rows of that commit, in whichever process it was
 //! made.
 
 use std::sync::Arc;
 
+use super::change_reports::{CommitReport, newest_csn};
 use super::connections::Connections;
 use super::known_rows::KnownRows;
-use super::told_changes::{ToldCommits, newest_csn};
 use crate::commit::Commit;
 use crate::error::{Error, Result};
 use crate::ids::Csn;
@@ -128,14 +128,14 @@ impl Connections {
     /// Learns from PostgreSQL which of the known rows still hold.
     fn told_state(&self) -> Result<Option<LogState>> {
         let since = self.known.lock().told_until();
-        let told = self.read(|sql| ToldCommits::read(sql, since))?;
+        let told = self.read(|sql| CommitReport::read(sql, since))?;
         if let Some(state) = self.known.lock().take_over(&told) {
             return Ok(Some(state));
         }
         // The known state is far behind, or PostgreSQL has lost it.
         let newest = self.read(newest_csn)?;
         self.known.lock().begin_anew(newest);
-        let told = self.read(|sql| ToldCommits::read(sql, newest))?;
+        let told = self.read(|sql| CommitReport::read(sql, newest))?;
         Ok(self.known.lock().take_over(&told))
     }
 }

@@ -23,7 +23,7 @@ const ROLES: &[(&str, Role)] = &[
     ("move the catalogue to and fro", crate::moves::move_to_and_fro),
     ("hold the lock", crate::locks::hold_the_lock),
     ("pin and fork", crate::retention::pin_and_fork),
-    ("read", crate::folders::read_and_tell),
+    ("read", crate::folders::read_and_report),
     ("wait for the lock", crate::sharing::wait_for_the_lock),
 ];
 

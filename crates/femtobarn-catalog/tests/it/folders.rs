@@ -151,7 +151,7 @@ fn a_full_disk_refuses_the_commit_and_keeps_the_rest() {
 }
 
 /// Role: reports the number of databases and the error of a commit; then, on request, the newest commit.
-pub(crate) fn read_and_tell(folder: &Path) {
+pub(crate) fn read_and_report(folder: &Path) {
     let catalog = match LocalCatalogue::open(folder) {
         Ok(catalog) => catalog,
         Err(error) => return say(format!("{:?}: {error}", error.kind())),

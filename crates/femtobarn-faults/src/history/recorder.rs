@@ -34,7 +34,7 @@ const RESTARTED_WITHIN: Duration = Duration::from_secs(10);
 /// Creates a federation with empty registers.
 ///
 /// # Errors
-/// Those of the engine.
+/// The errors of the engine.
 pub fn prepare(folder: &Path) -> Result<()> {
     fill(&Federation::create(folder, "registers")?)
 }
@@ -42,7 +42,7 @@ pub fn prepare(folder: &Path) -> Result<()> {
 /// Adds empty registers to a federation.
 ///
 /// # Errors
-/// Those of the engine.
+/// The errors of the engine.
 pub fn fill(federation: &Federation) -> Result<()> {
     let mut transaction = federation.transaction(TransactionOptions::default())?;
     for path in PATHS {
@@ -63,7 +63,7 @@ pub fn fill(federation: &Federation) -> Result<()> {
 /// The current list of each register.
 ///
 /// # Errors
-/// Those of the engine.
+/// The errors of the engine.
 pub fn lists(federation: &Federation) -> Result<BTreeMap<u64, Vec<u64>>> {
     lists_in(&federation.snapshot(None)?)
 }
@@ -80,7 +80,7 @@ fn lists_in(snapshot: &Snapshot) -> Result<BTreeMap<u64, Vec<u64>>> {
 /// Reads all registers of the newest snapshot: a transaction that has the number of this snapshot, and no message.
 ///
 /// # Errors
-/// Those of the engine.
+/// The errors of the engine.
 pub fn read_all(federation: &Federation) -> Result<ObservedTransaction> {
     let start = now();
     let snapshot = federation.snapshot(None)?;
@@ -91,8 +91,8 @@ pub fn read_all(federation: &Federation) -> Result<ObservedTransaction> {
     Ok(ObservedTransaction { time: start..now(), outcome, operations })
 }
 
-/// Checks the history of a federation's registers for snapshot isolation, and that no transaction was committed twice; returns how
-/// many were committed.
+/// Checks that the history of a federation's registers satisfies snapshot isolation and that no transaction was
+/// committed twice. Returns the number of committed transactions.
 ///
 /// # Errors
 /// A text that describes the violation.

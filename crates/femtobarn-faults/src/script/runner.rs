@@ -22,7 +22,7 @@ impl Runner {
     /// Creates a federation.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// The errors of the engine.
     pub fn create(folder: &Path) -> Result<Self> {
         let federation = Federation::create(folder, "test")?;
         stage_for_readers(&federation);
@@ -32,7 +32,7 @@ impl Runner {
     /// Opens a federation.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// The errors of the engine.
     pub fn open(folder: &Path) -> Result<Self> {
         let runner = Runner { folder: folder.to_owned(), federation: Some(reopened(folder)?) };
         if runner.store().is_dir() {
@@ -78,7 +78,7 @@ impl Runner {
     /// Runs a step. Returns its commit, if it makes one.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// The errors of the engine.
     pub fn run(&mut self, step: &ScriptStep) -> Result<Option<Csn>> {
         match step {
             ScriptStep::Commit(changes) => {

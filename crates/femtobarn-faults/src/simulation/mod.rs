@@ -10,7 +10,7 @@
 //! | [`world`] | processes, threads and the simulated time |
 //! | [`plan`] | the faults of a seed |
 //! | `site` | a server's machine, and its operator |
-//! | `outcome` | what is checked in the federation, and in its copy, afterwards |
+//! | `outcome` | the checks of the federation and of its copy after a history |
 //! | [`story`] | the history of a seed: clients, faults, and the checks afterwards |
 //!
 //! Every process runs the program `workload`. It replaces the functions of the C library by which a program waits,

@@ -1,4 +1,4 @@
-//! What is checked in a federation, and in its copy, after a history.
+//! The checks of a federation and of its copy after a history.
 //!
 //! 1. The history of the federation is one of snapshot isolation; every acknowledged commit is in it, once, in the order of their
 //!    numbers, by which their times are in order, too.
@@ -27,7 +27,7 @@ struct FinalState {
     commits: Vec<CommitRow>,
 }
 
-/// What became of a copy.
+/// The fate of a copy.
 pub(super) struct CopyFate {
     pub(super) is_promoted: bool,
     /// Whether the promotion may have left the leader behind.
@@ -36,12 +36,12 @@ pub(super) struct CopyFate {
     pub(super) promoted_at: Option<u64>,
 }
 
-/// What was found.
+/// The results of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FinalCounts {
-    /// Transactions that were committed, in the history that goes on.
+    /// The number of committed transactions in the history that continues.
     pub(super) commits: u64,
-    /// Commits that only a leader has which was left behind.
+    /// The number of commits that only a leader that was left behind has.
     pub(super) left_behind: u64,
 }
 

@@ -5,19 +5,19 @@ use std::net::Ipv4Addr;
 use crate::fault::FaultKind;
 use crate::random::SplitMix;
 
-/// The hosts of servers: of the leader, and of its follower.
+/// The hosts of the servers: the leader's and its follower's.
 pub(super) const SITES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
 /// The number of the first leader.
 pub(super) const LEADER: usize = 0;
 /// The number of the copy.
 pub(super) const FOLLOWER: usize = 1;
-/// Clients of a history.
+/// The number of clients in a history.
 pub(super) const CLIENTS: u64 = 3;
 /// The largest number of faults in a history.
 const FAULTS_MAX: u64 = 8;
 /// Faults begin within this time. Without faults, clients need about as long for all their transactions.
 const FAULTS_WITHIN: u64 = 250 * MILLISECOND;
-/// The longest time that a fault waits until clients do what it aims at.
+/// The longest time for which a fault waits until a client is busy with its target.
 pub(super) const AIMED_WITHIN: u64 = 50 * MILLISECOND;
 pub(super) const MILLISECOND: u64 = 1_000_000;
 
@@ -39,7 +39,7 @@ impl Cast {
     }
 }
 
-/// What the busiest client of a history does.
+/// The activity of the busiest client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClientActivity {
     /// The client waits for the answer to a commit.
@@ -72,15 +72,15 @@ pub(super) enum PlannedEvent {
     DropConnections(Ipv4Addr),
     /// Messages are slower than usual, by this factor.
     Delay(u64),
-    /// A server is killed, or its host loses power, too.
+    /// A server is killed; if `true`, its host loses power, too.
     KillServer(usize, bool),
     StartServer(usize),
     KillClient(u64),
-    /// A server's disk fails in this way from now on, or no more.
+    /// A fault of a server's disk begins (`true`), or ends.
     Disk(usize, FaultKind, bool),
-    /// A server's disk is so many times slower than usual.
+    /// A server's disk is slower than usual, by this factor.
     SlowDisk(usize, u64),
-    /// The time of day of a host is set forwards, or back.
+    /// The time of day of a host changes by this many nanoseconds.
     SetClock(Ipv4Addr, i64),
     /// The follower is promoted, if necessary by force.
     Promote(bool),
@@ -148,7 +148,7 @@ pub(super) fn plan(random: &mut SplitMix, cast: Cast) -> Vec<PlannedFault> {
     faults
 }
 
-/// Blocks ways, and frees them at the end.
+/// The events that block paths, and the events that free them.
 fn block(ways: &[(Ipv4Addr, Ipv4Addr)]) -> (Vec<PlannedEvent>, Vec<PlannedEvent>) {
     let events = |is_blocked| {
         ways.iter().map(|(from, to)| PlannedEvent::Way(*from, *to, is_blocked)).collect()

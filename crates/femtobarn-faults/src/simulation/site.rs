@@ -12,20 +12,20 @@ use super::world::{ProcessOutput, World};
 use super::{PORT, TOLD, url_of};
 
 const SECOND: u64 = 1000 * MILLISECOND;
-/// What a server says that cannot begin.
+/// The beginning of the last error line of a server that cannot start.
 const NOT_BEGUN: &str = "cannot serve ";
-/// What a server's log says if it takes no commits any more: after a failed sync of the catalogue's log.
+/// A text in the log of a server that accepts no more commits because a sync of the catalogue's log failed.
 const MUST_RESTART: &str = "restart the server";
-/// What the promotion of a leader says: an earlier attempt was killed after it had promoted the copy.
+/// The error of the promotion of a leader: an earlier attempt was killed after it had promoted the copy.
 const IS_PROMOTED: &str = "it needs no promotion";
-/// What the promotion of a copy says that is between two commits, or has no snapshot yet.
+/// The error of the promotion of a copy that is between two commits, or has no snapshot yet.
 const IS_INCOMPLETE: &str = "leader can complete it";
 /// How often an operator looks at that log.
 const LOOKED_EVERY: u64 = 2 * SECOND;
 /// When an operator starts a process again that ended, or that has to be restarted.
 const RESTARTED_AFTER: u64 = SECOND;
 
-/// What a machine is there for.
+/// The role of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SiteTask {
     /// Its process serves the federation.
@@ -60,10 +60,10 @@ pub(super) struct SimulatedSite {
     ends: u64,
 }
 
-/// What there was when the process was started.
+/// Counts at the moment when the process was started.
 #[derive(Default)]
 struct BeforeProcess {
-    /// The bytes that earlier processes had told.
+    /// The size of the output of earlier processes, in bytes.
     told: usize,
     /// Operations on disks that had failed.
     failures: u64,
@@ -109,7 +109,7 @@ impl SimulatedSite {
         Ok(site)
     }
 
-    /// The disk, and what its programs record of it.
+    /// The paths of the disk and of the trace of its operations.
     fn disk(&self) -> [PathBuf; 2] {
         ["disk", "trace"].map(|kind| self.place.join(format!("{}.{kind}", self.name)))
     }
@@ -176,7 +176,7 @@ impl SimulatedSite {
         if self.ends == 0 { self.start(world) } else { Ok(()) }
     }
 
-    /// Looks whether the process has ended by itself, and plans what the operator does then.
+    /// Plans the operator's next action if the process has ended by itself.
     ///
     /// # Errors
     /// If it had no reason to end.
@@ -201,7 +201,7 @@ impl SimulatedSite {
         Ok(())
     }
 
-    /// Whether the process may end after it has said this.
+    /// Whether the process may end after this output.
     fn may_end(&self, last: &str, has_failed: bool) -> bool {
         let work = match self.task {
             SiteTask::Serve | SiteTask::Lead => return has_failed && last.starts_with(NOT_BEGUN),
@@ -226,7 +226,7 @@ impl SimulatedSite {
         }
     }
 
-    /// Does what an operator does: looks at the log from time to time, restarts a server that says so, and starts what has ended.
+    /// Acts as an operator: reads the log from time to time, restarts a server that asks for it, and starts processes that have ended.
     /// Returns whether a server had to be restarted.
     pub(super) fn operate(&mut self, world: &mut World) -> Result<bool, String> {
         let now = world.now();
@@ -259,7 +259,7 @@ impl SimulatedSite {
         self.errors().split_off(self.before.told)
     }
 
-    /// What its processes have printed.
+    /// The output of its processes.
     pub(super) fn output(&self) -> String {
         fs::read_to_string(self.place.join(format!("{}.out", self.name))).unwrap_or_default()
     }
@@ -276,7 +276,7 @@ impl SimulatedSite {
     }
 
     /// Whether the process serves, and has nothing left to do: a copy has all commits, or the former leader knows its successor.
-    /// `since` is a length of the output; what was printed before says nothing.
+    /// `since` is a length of the output; earlier output is ignored.
     pub(super) fn is_settled(&self, world: &World, since: usize) -> bool {
         let output = self.output();
         let is_done = match self.task {

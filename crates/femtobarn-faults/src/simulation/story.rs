@@ -33,19 +33,19 @@ const READER: u64 = CLIENTS - 1;
 const SECOND: u64 = 1000 * MILLISECOND;
 /// The time in which all clients are answered or refused once no fault lasts, and in which a copy has all commits.
 const ANSWERED_WITHIN: u64 = 600 * SECOND;
-/// How often it is looked whether a copy has all commits.
+/// The time between two looks whether a copy has all commits.
 const SETTLED_EVERY: u64 = SECOND;
 
 /// A summary of a history that passed all checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ToldStory {
+pub struct StorySummary {
     /// A hash of the whole history.
     pub trace: u64,
     /// The number of committed transactions.
     pub commits: u64,
-    /// Commits that only a leader has which was left behind.
+    /// The number of commits that only a leader that was left behind has.
     pub left_behind: u64,
-    /// Faults that began.
+    /// The number of faults that began.
     pub faults: u64,
     /// The number of calls of threads to the simulation.
     pub steps: u64,
@@ -157,7 +157,7 @@ impl Story {
         Ok(())
     }
 
-    /// Does what the operators of the servers do.
+    /// Acts as the operators of the servers.
     fn operate(&mut self) -> Result<(), String> {
         for at in 0..self.sites.len() {
             if self.sites[at].operate(&mut self.world)? {
@@ -185,13 +185,13 @@ impl Story {
         Ok((count - faults.len()) as u64)
     }
 
-    /// When a fault ends, or an operator does something, next.
+    /// The time at which the next fault ends, or an operator acts next.
     fn next_time(&self) -> u64 {
         let end = self.ends_of_faults.front().map(|(time, _)| *time);
         self.sites.iter().map(SimulatedSite::next_time).chain(end).min().unwrap_or(NEVER)
     }
 
-    /// Ends all faults, and goes on until the copy has all commits, or its former leader knows its successor.
+    /// Ends all faults, and continues until the copy has all commits, or its former leader knows its successor.
     fn settle(&mut self) -> Result<(), String> {
         for (_, event) in std::mem::take(&mut self.ends_of_faults) {
             self.apply(event)?;
@@ -218,7 +218,7 @@ impl Story {
         }
     }
 
-    /// Begins the faults whose time has come. Returns when the next one may begin, at the latest.
+    /// Begins the faults that are due. Returns the latest time at which the next fault begins.
     fn begin_faults(
         &mut self,
         begin: u64,
@@ -258,7 +258,7 @@ impl Story {
         aim.is_none_or(|aim| aim == self.activity())
     }
 
-    /// What a client told, each transaction as it was told last.
+    /// The transactions that a client printed: of each transaction, the last line.
     fn told(
         &self,
         client: u64,
@@ -316,7 +316,7 @@ pub fn tell(
     program: &Path,
     place: &Path,
     log: Option<&Path>,
-) -> Result<ToldStory, String> {
+) -> Result<StorySummary, String> {
     let mut random = SplitMix(seed);
     let mut world = World::new(random.draw(), program);
     if let Some(log) = log {
@@ -340,7 +340,7 @@ pub fn tell(
 }
 
 impl Story {
-    fn tell(&mut self, random: &mut SplitMix) -> Result<ToldStory, String> {
+    fn tell(&mut self, random: &mut SplitMix) -> Result<StorySummary, String> {
         let vacuums = self.cast == Cast::Followed && random.one_in(2);
         self.sites.iter_mut().for_each(|site| site.vacuums = vacuums);
         self.begin()?;
@@ -362,7 +362,7 @@ impl Story {
         let milliseconds = self.world.now() / MILLISECOND;
         let (trace, steps) = (trace.finish(), self.world.steps());
         let strikes = std::mem::take(&mut self.strikes);
-        Ok(ToldStory { trace, commits, left_behind, faults, steps, milliseconds, strikes })
+        Ok(StorySummary { trace, commits, left_behind, faults, steps, milliseconds, strikes })
     }
 
     /// Makes the federation and starts its servers, with no fault until a copy is complete; then starts the clients.

@@ -28,7 +28,7 @@ const STEP_NS_MAX: u64 = 20_000;
 /// some containers, two histories of the same seed may differ.
 pub fn are_addresses_kept() -> bool {
     // This changes only the new thread, and processes that it starts.
-    std::thread::spawn(lie_where_others_lie).join().is_ok_and(|is_kept| is_kept)
+    std::thread::spawn(use_the_same_addresses).join().is_ok_and(|is_kept| is_kept)
 }
 
 /// A simulation.
@@ -145,7 +145,7 @@ impl World {
         let open = |path: &Path| File::options().create(true).append(true).open(path);
         let mut command = Command::new(&self.program);
         let lie = || {
-            lie_where_others_lie();
+            use_the_same_addresses();
             Ok(())
         };
         // SAFETY: a system call is all that it does in the new process.
@@ -438,7 +438,7 @@ const RANDOM_NOWHERE: libc::c_ulong = libc::ADDR_NO_RANDOMIZE as libc::c_ulong;
 
 /// Gives the program that this thread starts the same addresses in every run, because the behaviour of some programs
 /// depends on the addresses that they wait at. Returns whether the kernel allows it.
-fn lie_where_others_lie() -> bool {
+fn use_the_same_addresses() -> bool {
     const ASKED: libc::c_ulong = 0xffff_ffff;
     // SAFETY: no memory is touched.
     unsafe { libc::personality(libc::personality(ASKED) as libc::c_ulong | RANDOM_NOWHERE) >= 0 }

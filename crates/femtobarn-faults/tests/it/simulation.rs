@@ -7,7 +7,7 @@ use std::path::Path;
 
 use femtobarn_faults::crash::in_memory;
 use femtobarn_faults::simulation::plan::{Cast, ClientActivity};
-use femtobarn_faults::simulation::story::{ToldStory, tell};
+use femtobarn_faults::simulation::story::{StorySummary, tell};
 use femtobarn_faults::simulation::world::are_addresses_kept;
 
 /// Has the seeds to try, in place of those of each test.
@@ -19,7 +19,7 @@ const LOG: &str = "FEMTOBARN_SIMULATION_LOG";
 /// A seed of many faults.
 const FAULTY: u64 = 12;
 
-fn told(seed: u64, cast: Cast) -> ToldStory {
+fn told(seed: u64, cast: Cast) -> StorySummary {
     let place = in_memory().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_workload"));
     let log = std::env::var(LOG).map(|path| format!("{path}{seed}"));
@@ -35,16 +35,16 @@ fn seeds(usual: std::ops::RangeInclusive<u64>) -> std::ops::RangeInclusive<u64> 
     first.parse().unwrap()..=last.parse().unwrap()
 }
 
-/// Tells the histories of all seeds; returns the last one.
-fn tell_all(cast: Cast, seeds: std::ops::RangeInclusive<u64>) -> ToldStory {
+/// Runs the histories of all seeds. Returns the last one.
+fn tell_all(cast: Cast, seeds: std::ops::RangeInclusive<u64>) -> StorySummary {
     let (count, first) = (seeds.clone().count(), *seeds.start());
     if !are_addresses_kept() {
         crate::print_progress(
             "the kernel refuses to keep addresses: a seed may have another history in each run",
         );
     }
-    let (mut all, mut traces) = (ToldStory::default(), BTreeSet::new());
-    let mut last = ToldStory::default();
+    let (mut all, mut traces) = (StorySummary::default(), BTreeSet::new());
+    let mut last = StorySummary::default();
     for seed in seeds {
         let told = told(seed, cast);
         assert!(traces.insert(told.trace), "seed {seed} has the history of another one");
@@ -96,7 +96,7 @@ fn hundreds_of_simulated_histories_are_snapshot_isolated_and_lose_no_commit() {
 #[test]
 fn a_copy_is_its_leaders_past_and_a_promotion_loses_what_was_only_at_a_leader_that_was_left_behind()
 {
-    // In the first, a reader's snapshot is given up while its server is away, which was told as a container without a version.
+    // In the first, a reader's snapshot is given up while its server is away; the error was a container without a version.
     // In the last, a promotion by force leaves seven commits behind.
     let seeds = seeds(15..=18);
     let last = tell_all(Cast::Followed, seeds.clone());

@@ -37,4 +37,4 @@ mod superseded;
 
 pub use follower::Follower;
 pub use options::{FollowOptions, Step};
-pub use promotion::{Promotion, forget_former_leader, promote, tell_former_leader};
+pub use promotion::{Promotion, forget_former_leader, inform_former_leader, promote};

@@ -127,11 +127,11 @@ fn mark_stores(here: LocalCatalogue) -> Vec<String> {
 ///
 /// # Errors
 /// `Unavailable` if it does not answer yet.
-pub fn tell_former_leader(folder: &Path) -> Result<()> {
+pub fn inform_former_leader(folder: &Path) -> Result<()> {
     let here = LocalCatalogue::open(folder)?;
-    let Some((untold, successor)) = here.untold_leader()? else { return Ok(()) };
+    let Some((untold, successor)) = here.uninformed_leader()? else { return Ok(()) };
     Leader::connect(&untold, Duration::from_secs(5))?.yield_to(&successor)?;
-    Ok(here.leader_is_told()?)
+    Ok(here.leader_is_informed()?)
 }
 
 /// Gives up on a leader that the promotion of the federation in `folder` left behind, because it will never return: it
@@ -141,11 +141,11 @@ pub fn tell_former_leader(folder: &Path) -> Result<()> {
 /// `Denied` if no leader was left behind.
 pub fn forget_former_leader(folder: &Path) -> Result<()> {
     let here = LocalCatalogue::open(folder)?;
-    if here.untold_leader()?.is_none() {
+    if here.uninformed_leader()?.is_none() {
         let what = format!("no leader was left behind by a promotion of {}", folder.display());
         return Err(Error::Denied { what });
     }
-    Ok(here.leader_is_told()?)
+    Ok(here.leader_is_informed()?)
 }
 
 /// Copies the leader's commits, stops it, and copies the rest. Steps that may fail for long are tried before it is

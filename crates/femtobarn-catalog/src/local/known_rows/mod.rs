@@ -4,7 +4,7 @@
 //! 1. The rows are those of one state of the log. In a later state, the rows remain that no change since has touched
 //!    according to the page of recent changes ([`RecentChanges`]); if the page does not cover all changes, no row
 //!    remains. In PostgreSQL, the state is the newest commit, and commits record the rows that they touched
-//!    ([`ToldCommits`]).
+//!    ([`CommitReport`]).
 //! 2. A row is kept only if no change touched it from before it was looked up until after that.
 //! 3. If PostgreSQL does not have the last commit that it has reported, all rows are forgotten: it has lost commits,
 //!    and other transactions may have their numbers.
@@ -13,8 +13,8 @@ use std::collections::{HashMap, VecDeque};
 
 use uuid::Uuid;
 
+use super::change_reports::{CommitReport, ReportedCommit};
 use super::commit_writer::Effect;
-use super::told_changes::{ToldCommit, ToldCommits};
 use crate::commit::{Commit, CommitTouch, NewVersion};
 use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
@@ -116,7 +116,7 @@ impl KnownRows {
 
     /// Forgets the rows that the reported commits touched, and returns the new state; none if the report does not begin
     /// at the known state, or PostgreSQL has lost that state.
-    pub(super) fn take_over(&mut self, told: &ToldCommits) -> Option<LogState> {
+    pub(super) fn take_over(&mut self, told: &CommitReport) -> Option<LogState> {
         if !told.is_whole() || told.since != self.told_until() || self.is_lost(told) {
             return None;
         }
@@ -125,7 +125,7 @@ impl KnownRows {
             self.state[GENERATION] += 1;
             self.last_change.clone_from(&told.last_change);
         }
-        for ToldCommit { csn, transaction, touched } in &told.commits {
+        for ReportedCommit { csn, transaction, touched } in &told.commits {
             self.last_transaction = Some(*transaction);
             if *csn == self.told_until() {
                 continue;
@@ -161,7 +161,7 @@ impl KnownRows {
     }
 
     /// Whether PostgreSQL now has another commit with the number of the last one that it had reported.
-    fn is_lost(&self, told: &ToldCommits) -> bool {
+    fn is_lost(&self, told: &CommitReport) -> bool {
         let same = told.commits.iter().find(|commit| commit.csn == self.told_until());
         let known = self.last_transaction;
         same.is_some_and(|same| known.is_some_and(|known| known != same.transaction))

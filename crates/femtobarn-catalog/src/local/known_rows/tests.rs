@@ -123,15 +123,15 @@ fn known_rows_are_dropped_when_the_page_counts_anew() {
     assert_eq!((which(&known), known.head()), ([false, false], Some(Csn(2))));
 }
 
-fn told(since: u64, changes: u64, touched: &[(u64, CommitTouch)]) -> ToldCommits {
-    let commit = |(csn, touched): &(u64, CommitTouch)| ToldCommit {
+fn told(since: u64, changes: u64, touched: &[(u64, CommitTouch)]) -> CommitReport {
+    let commit = |(csn, touched): &(u64, CommitTouch)| ReportedCommit {
         csn: Csn(*csn),
         transaction: Uuid::from_u128((*csn).into()),
         touched: *touched,
     };
     let commits = touched.iter().map(commit).collect();
     let last_change = (changes > 0).then(|| format!("change {changes}"));
-    ToldCommits { since: Csn(since), last_change, commits }
+    CommitReport { since: Csn(since), last_change, commits }
 }
 
 /// A commit of this process.

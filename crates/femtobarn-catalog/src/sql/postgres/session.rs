@@ -69,7 +69,7 @@ enum TransactionPhase {
 pub(crate) struct CommitAnswer {
     /// The rows of the statement before it, if that was sent together with it.
     pub(crate) rows: Vec<PostgresRow>,
-    /// Whether the server has waited for its synchronous standby, if it has one. It warns if it was told not to.
+    /// Whether the server has waited for its synchronous standby, if it has one. It warns if the wait was cancelled.
     pub(crate) has_waited: bool,
 }
 

@@ -11,7 +11,7 @@
 //! | `write WRITER COUNT URL...` | is one writer of a history; prints its transactions, each before it commits, too |
 //! | `read COUNT URL` | reads all registers so many times; prints these transactions |
 //!
-//! A writer begins at the first server, and goes on at the next one after each failure. `VACUUM` is `vacuum` if the server vacuums now
+//! A writer begins at the first server, and continues at the next one after each failure. `VACUUM` is `vacuum` if the server vacuums now
 //! and then, and keeps the newest snapshot and those that are read.
 
 use std::net::Ipv4Addr;
@@ -20,8 +20,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use femtobarn::{
-    Error, ErrorKind, Federation, FollowOptions, Follower, OpenOptions, VacuumOptions, promote,
-    tell_former_leader,
+    Error, ErrorKind, Federation, FollowOptions, Follower, OpenOptions, VacuumOptions,
+    inform_former_leader, promote,
 };
 use femtobarn_faults::history::recorder::{self, RegisterWriter, Surroundings};
 use femtobarn_faults::history::{IsolationLevel, ObservedTransaction};
@@ -42,7 +42,7 @@ const VACUUM_PAUSE: Duration = Duration::from_millis(25);
 /// As `femtobarn follow`: how long a step waits for a commit, and the pause after one that failed.
 const STEP: Duration = Duration::from_secs(1);
 const STEP_AGAIN_AFTER: Duration = Duration::from_secs(2);
-/// As `femtobarn serve`: the pause between two attempts to tell a former leader.
+/// The pause between two attempts to notify a former leader, as in `femtobarn serve`.
 const TELL_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// Enters the simulation, and executes the action of `words`.
@@ -92,7 +92,7 @@ fn unknown() -> String {
     "unknown arguments; the header of simulated.rs lists them".to_owned()
 }
 
-/// What is told of an error, with its kind, which an operator has to know.
+/// The report of an error, with its kind, by which an operator acts.
 fn say(attempt: &str) -> impl Fn(Error) -> String {
     move |error| format!("cannot {attempt}: {}: {error}", error.kind().name())
 }
@@ -122,7 +122,7 @@ fn serve(folder: &Path, address: &str) -> Result<Server, String> {
     Server::start(config).map_err(|error| error.to_string())
 }
 
-/// Vacuums in a thread, each time after a longer pause, so that a long history has no more vacuums than others.
+/// Vacuums in a thread. Each pause is longer than the one before it, so that a long history has no more vacuums than a short one.
 fn vacuum_if(is_wanted: bool, folder: &Path) {
     let folder = folder.to_owned();
     let vacuum = move || {
@@ -157,7 +157,7 @@ fn is_refusal(kind: ErrorKind) -> bool {
 fn tell_former(folder: &Path) -> Result<(), String> {
     let mut is_told = false;
     loop {
-        match tell_former_leader(folder) {
+        match inform_former_leader(folder) {
             Ok(()) if is_told => {}
             Ok(()) => {
                 println!("{TOLD}");

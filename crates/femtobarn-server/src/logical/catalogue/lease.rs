@@ -200,7 +200,7 @@ impl FederationService {
         });
     }
 
-    /// Ends a session whose client said goodbye on its stream `generation`, as soon as none of its transactions is being
+    /// Ends a session whose client closed its stream `generation`, as soon as none of its transactions is being
     /// published.
     pub fn end(self: &Arc<Self>, session: &Arc<CatalogueSession>, generation: u64) {
         self.end_for(session, generation, "goodbye");

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use femtobarn_catalog::clock;
 use nix::errno::Errno;
 
-use super::choice::{self, Asked, Wish, affinity, is_missing, is_tried, location, prefer};
+use super::choice::{
+    self, AccessKind, ClientQuestion, affinity, is_missing, is_tried, location, prefer,
+};
 use super::data_server::DataServer;
 use super::demand::Demand;
 use crate::logical::placement::less_loaded;
@@ -40,8 +42,8 @@ impl Caches {
     pub(super) fn reader<'a>(
         &'a self,
         chosen: StorageResult<&'a DataServer>,
-        asked: &Asked<'_>,
-        wish: Wish,
+        asked: &ClientQuestion<'_>,
+        wish: AccessKind,
         are_all_up: bool,
     ) -> StorageResult<&'a DataServer> {
         if self.servers.is_empty() || asked.client.is_server {
@@ -71,8 +73,8 @@ impl Caches {
     /// The caches from which a path is read, in the order of the hash.
     pub(super) fn of<'a>(
         &'a self,
-        asked: &Asked<'_>,
-        wish: Wish,
+        asked: &ClientQuestion<'_>,
+        wish: AccessKind,
         holder: Option<&DataServer>,
     ) -> Vec<&'a DataServer> {
         let is_open = |server: &&DataServer| server.is_up() && !is_tried(server, *asked);
@@ -84,14 +86,14 @@ impl Caches {
             caches.retain(|server| is_near(server));
         }
         let least = usize::from(holder.is_none() || is_nearer);
-        let copies = if wish == Wish::Look { 0 } else { self.copies(asked) };
+        let copies = if wish == AccessKind::Look { 0 } else { self.copies(asked) };
         caches.sort_by_key(|server| Reverse(affinity(server, &[asked.path.as_bytes()])));
         caches.truncate(copies.max(least));
         caches
     }
 
     /// Counts a client that was sent to read a file.
-    pub(super) fn count(&self, asked: &Asked<'_>) {
+    pub(super) fn count(&self, asked: &ClientQuestion<'_>) {
         if !self.servers.is_empty()
             && let Ok(file) = location(asked.path, asked.opaque)
         {
@@ -99,7 +101,7 @@ impl Caches {
         }
     }
 
-    fn copies(&self, asked: &Asked<'_>) -> usize {
+    fn copies(&self, asked: &ClientQuestion<'_>) -> usize {
         let file = location(asked.path, asked.opaque);
         let clients = file.map_or(0, |file| self.demand.clients(&file, clock::now()));
         (clients / self.clients_per_copy) as usize

@@ -29,7 +29,7 @@ const COME_AGAIN: Duration = Duration::from_secs(1);
 
 /// The kind of access that a client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum AccessKind {
     /// Ask about an existing path.
     Look,
     /// Ask for things that a server alone knows or does: checksums, attributes, and staging from tape.
@@ -44,15 +44,15 @@ pub enum Wish {
     Create,
 }
 
-impl Wish {
+impl AccessKind {
     pub(super) fn is_change(self) -> bool {
-        matches!(self, Wish::Change | Wish::Create)
+        matches!(self, AccessKind::Change | AccessKind::Create)
     }
 }
 
 /// The question of a client to a redirector.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct ClientQuestion<'a> {
     /// The path.
     pub path: &'a StoragePath,
     /// Opaque information: it may name servers that the client has tried, and the snapshot that it wants.
@@ -60,12 +60,12 @@ pub struct Asked<'a> {
     /// Whether to ask the servers again, whatever they have answered before.
     pub anew: bool,
     /// The client that asks.
-    pub client: AskingClient,
+    pub client: RedirectedClient,
 }
 
 /// The properties of a client that matter for the choice.
 #[derive(Clone, Copy, Debug)]
-pub struct AskingClient {
+pub struct RedirectedClient {
     /// The client's address.
     pub address: IpAddr,
     /// Whether the client is a server, such as a cache.
@@ -76,7 +76,7 @@ pub struct AskingClient {
 
 /// A client's question, and the servers' answers.
 pub(super) struct AnsweredQuestion<'a> {
-    pub asked: Asked<'a>,
+    pub asked: ClientQuestion<'a>,
     pub said: Arc<ServerAnswers>,
 }
 
@@ -91,9 +91,9 @@ impl AnsweredQuestion<'_> {
 pub(super) fn holder<'a>(
     servers: &'a [DataServer],
     heard: &[AnsweredQuestion<'_>],
-    wish: Wish,
+    wish: AccessKind,
 ) -> Option<&'a DataServer> {
-    let has_all = |number: usize, is_so: fn(&Presence, Wish) -> bool| {
+    let has_all = |number: usize, is_so: fn(&Presence, AccessKind) -> bool| {
         heard.iter().all(|it| is_so(it.of(number), wish))
     };
     let is_open =
@@ -143,7 +143,7 @@ pub(super) fn home<'a>(
 ) -> Option<&'a DataServer> {
     if let Some(above) = above {
         prefer(&mut homes, |number| above.of(*number).is_here());
-        prefer(&mut homes, |number| is_apt(above.of(*number), Wish::Change));
+        prefer(&mut homes, |number| is_apt(above.of(*number), AccessKind::Change));
     }
     let homes = homes.into_iter().map(|number| &servers[number]);
     homes.max_by_key(|server| affinity(server, &[path.as_bytes()]))
@@ -178,7 +178,7 @@ pub(super) fn check_move(
 pub(super) fn nowhere(
     servers: &[DataServer],
     heard: &[AnsweredQuestion<'_>],
-    wish: Wish,
+    wish: AccessKind,
 ) -> StorageError {
     let is_missing =
         |it: &&AnsweredQuestion<'_>| holder(servers, slice::from_ref(*it), wish).is_none();
@@ -255,11 +255,13 @@ fn answers_text(servers: &[DataServer], heard: &AnsweredQuestion<'_>) -> String 
 }
 
 /// Whether a server can do at once what the client wants.
-fn is_apt(presence: &Presence, wish: Wish) -> bool {
+fn is_apt(presence: &Presence, wish: AccessKind) -> bool {
     match presence {
         Presence::Here { is_online, is_writable } => match wish {
-            Wish::Look | Wish::Use | Wish::Read | Wish::ReadOn => *is_online,
-            Wish::Change | Wish::Create => *is_writable,
+            AccessKind::Look | AccessKind::Use | AccessKind::Read | AccessKind::ReadOn => {
+                *is_online
+            }
+            AccessKind::Change | AccessKind::Create => *is_writable,
         },
         _ => false,
     }
@@ -292,6 +294,6 @@ pub(super) fn is_missing(error: &StorageError) -> bool {
 }
 
 /// Whether a client has been to a server already.
-pub(super) fn is_tried(server: &DataServer, asked: Asked<'_>) -> bool {
+pub(super) fn is_tried(server: &DataServer, asked: ClientQuestion<'_>) -> bool {
     was_tried(&server.endpoint().host, asked.opaque)
 }

@@ -38,8 +38,8 @@ use xrd::Location;
 use xrd::client::{Endpoint, Url};
 
 use caches::Caches;
+pub use choice::{AccessKind, ClientQuestion, RedirectedClient};
 use choice::{AnsweredQuestion, is_missing, location};
-pub use choice::{Asked, AskingClient, Wish};
 use data_server::PATIENCE;
 pub use data_server::{DataServer, Presence};
 use kept::KeptPresences;
@@ -131,11 +131,15 @@ impl Redirector {
     /// the text has the answer of each server. [`StorageError::NotBefore`] if the path is to be made while a server has
     /// not answered whether it has it, and just after the start. `EROFS` if the path is to be changed and all servers
     /// are caches.
-    pub async fn find(&self, asked: &[Asked<'_>], wish: Wish) -> StorageResult<Endpoint> {
+    pub async fn find(
+        &self,
+        asked: &[ClientQuestion<'_>],
+        wish: AccessKind,
+    ) -> StorageResult<Endpoint> {
         self.check_changeable(wish)?;
         let chosen = self.chosen(asked, wish).await;
         let server = match asked {
-            [read] if !wish.is_change() && (wish != Wish::Use || self.servers.is_empty()) => {
+            [read] if !wish.is_change() && (wish != AccessKind::Use || self.servers.is_empty()) => {
                 let are_all_up = !self.servers.iter().any(DataServer::is_down);
                 self.caches.reader(chosen, read, wish, are_all_up)?
             }
@@ -148,18 +152,25 @@ impl Redirector {
     ///
     /// # Errors
     /// The errors of [`Redirector::find`], and `EXDEV` if another server has the other path.
-    pub async fn find_to_move(&self, from: Asked<'_>, to: Asked<'_>) -> StorageResult<Endpoint> {
-        self.check_changeable(Wish::Change)?;
-        let chosen = self.chosen(&[from], Wish::Change).await?;
+    pub async fn find_to_move(
+        &self,
+        from: ClientQuestion<'_>,
+        to: ClientQuestion<'_>,
+    ) -> StorageResult<Endpoint> {
+        self.check_changeable(AccessKind::Change)?;
+        let chosen = self.chosen(&[from], AccessKind::Change).await?;
         choice::check_move(&self.servers, chosen, &self.hear(to, true).await?)?;
-        Ok(self.send(chosen, &[from, to], Wish::Change))
+        Ok(self.send(chosen, &[from, to], AccessKind::Change))
     }
 
     /// All servers that have a path, with their answers; of the caches, those from which it is read.
     ///
     /// # Errors
     /// The errors of [`Redirector::find`].
-    pub async fn locate(&self, asked: Asked<'_>) -> StorageResult<Vec<(Endpoint, Presence)>> {
+    pub async fn locate(
+        &self,
+        asked: ClientQuestion<'_>,
+    ) -> StorageResult<Vec<(Endpoint, Presence)>> {
         let heard = self.hear(asked, true).await?;
         let numbered = self.servers.iter().enumerate();
         let mut here: Vec<_> = numbered
@@ -173,13 +184,17 @@ impl Redirector {
         let is_missing = holder.is_none() && is_missing(&choice::nobody(&self.servers, &heard));
         if !is_missing && !asked.client.is_server {
             let has = Presence::Here { is_online: true, is_writable: false };
-            let caches = self.caches.of(&asked, Wish::ReadOn, holder).into_iter();
+            let caches = self.caches.of(&asked, AccessKind::ReadOn, holder).into_iter();
             here.extend(caches.map(|server| (server.endpoint().clone(), has.clone())));
         }
         if here.is_empty() { Err(choice::nobody(&self.servers, &heard)) } else { Ok(here) }
     }
 
-    async fn chosen(&self, asked: &[Asked<'_>], wish: Wish) -> StorageResult<&DataServer> {
+    async fn chosen(
+        &self,
+        asked: &[ClientQuestion<'_>],
+        wish: AccessKind,
+    ) -> StorageResult<&DataServer> {
         let came = clock::now();
         // The fastest server may be one that cannot be written, or that has not all paths.
         let patiently = wish.is_change() || asked.len() > 1;
@@ -197,13 +212,13 @@ impl Redirector {
     async fn choose(
         &self,
         heard: &[AnsweredQuestion<'_>],
-        wish: Wish,
+        wish: AccessKind,
     ) -> StorageResult<&DataServer> {
         let servers = &*self.servers;
         if let Some(server) = choice::holder(servers, heard, wish) {
             return Ok(server);
         }
-        let ([made], Wish::Create) = (heard, wish) else {
+        let ([made], AccessKind::Create) = (heard, wish) else {
             return Err(choice::nowhere(servers, heard, wish));
         };
         let homes = choice::homes(servers, made)?;
@@ -211,7 +226,8 @@ impl Redirector {
         let folder = path.parent().map(|(folder, _)| folder);
         let above = match &folder {
             Some(path) if homes.len() > 1 && is_below(path.as_bytes(), &self.top) => {
-                let asked = Asked { path, opaque: Opaque::default(), anew: false, ..made.asked };
+                let asked =
+                    ClientQuestion { path, opaque: Opaque::default(), anew: false, ..made.asked };
                 Some(self.hear(asked, true).await?)
             }
             _ => None,
@@ -221,9 +237,14 @@ impl Redirector {
     }
 
     /// Records that a client is redirected to a server, which may change the paths.
-    fn send(&self, server: &DataServer, asked: &[Asked<'_>], wish: Wish) -> Endpoint {
+    fn send(
+        &self,
+        server: &DataServer,
+        asked: &[ClientQuestion<'_>],
+        wish: AccessKind,
+    ) -> Endpoint {
         server.sent();
-        if let (Wish::Read, [read]) = (wish, asked)
+        if let (AccessKind::Read, [read]) = (wish, asked)
             && !read.client.is_server
         {
             self.caches.count(read);
@@ -239,7 +260,7 @@ impl Redirector {
     }
 
     /// Checks that there is a server that can be changed.
-    fn check_changeable(&self, wish: Wish) -> StorageResult<()> {
+    fn check_changeable(&self, wish: AccessKind) -> StorageResult<()> {
         if wish.is_change() && self.servers.is_empty() {
             let what = "all servers are caches: change the files at their origin";
             return Err(StorageError::refused(Errno::EROFS, what));
@@ -249,13 +270,13 @@ impl Redirector {
 
     async fn hear_all<'a>(
         &self,
-        asked: &[Asked<'a>],
+        asked: &[ClientQuestion<'a>],
         patiently: bool,
         anew: bool,
     ) -> StorageResult<Vec<AnsweredQuestion<'a>>> {
         let mut heard = Vec::with_capacity(asked.len());
         for some in asked.chunks(PATHS_AT_ONCE) {
-            let asked = some.iter().map(|it| Asked { anew: it.anew || anew, ..*it });
+            let asked = some.iter().map(|it| ClientQuestion { anew: it.anew || anew, ..*it });
             heard.extend(try_join_all(asked.map(|it| self.hear(it, patiently))).await?);
         }
         Ok(heard)
@@ -264,7 +285,7 @@ impl Redirector {
     /// The answer of each server about a path; with `patiently`, all that are up are waited for.
     async fn hear<'a>(
         &self,
-        asked: Asked<'a>,
+        asked: ClientQuestion<'a>,
         patiently: bool,
     ) -> StorageResult<AnsweredQuestion<'a>> {
         let path = asked.path;

@@ -7,8 +7,11 @@ use super::*;
 use xrd::ErrorCode;
 
 const HERE: Presence = Presence::Here { is_online: true, is_writable: true };
-const CLIENT: AskingClient =
-    AskingClient { address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_server: false, comes_again: false };
+const CLIENT: RedirectedClient = RedirectedClient {
+    address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+    is_server: false,
+    comes_again: false,
+};
 /// Clients a minute for each cache.
 const TEN: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
 /// Longer than any test may take.
@@ -60,10 +63,10 @@ impl Redirector {
     }
 
     /// The server that a client is sent to that asks for `/data/f`.
-    async fn sends(&self, said: &[Presence], wish: Wish) -> Result<String, StorageError> {
+    async fn sends(&self, said: &[Presence], wish: AccessKind) -> Result<String, StorageError> {
         self.hears("/data/f", said).await;
         let (path, opaque) = (path("/data/f"), Opaque::default());
-        let asked = Asked { path: &path, opaque, anew: false, client: CLIENT };
+        let asked = ClientQuestion { path: &path, opaque, anew: false, client: CLIENT };
         let heard = self.hear(asked, false).await?;
         let chosen = self.choose(&[heard], wish).await?;
         Ok(chosen.endpoint().host.clone())
@@ -107,7 +110,7 @@ async fn slow_servers_are_waited_for_by_patient_clients_alone() {
 #[tokio::test]
 async fn only_not_found_counts_as_absent() {
     let all = redirector(2);
-    let read = Wish::Read;
+    let read = AccessKind::Read;
     assert_eq!(all.sends(&[absent(), HERE], read).await, Ok("s1".to_owned()));
     assert_eq!(errno(all.sends(&[absent(), absent()], read).await), Errno::ENOENT);
     assert_eq!(errno(all.sends(&[absent(), Presence::Down], read).await), Errno::ENOENT);
@@ -121,7 +124,7 @@ async fn only_not_found_counts_as_absent() {
 async fn a_path_is_made_only_if_all_servers_that_are_up_lack_it() {
     let all = redirector(3);
     all.hears("/data", &[HERE, HERE, HERE]).await;
-    let create = Wish::Create;
+    let create = AccessKind::Create;
     assert!(all.sends(&[absent(), absent(), absent()], create).await.is_ok());
     assert!(must_wait(&all.sends(&[absent(), Presence::Unknown, absent()], create).await));
     assert_eq!(errno(all.sends(&[absent(), refused(), absent()], create).await), Errno::EACCES);
@@ -135,7 +138,7 @@ async fn a_path_is_made_only_if_all_servers_that_are_up_lack_it() {
     let sent = all.sends(&[absent(), Presence::Down, absent()], create).await;
     assert!(sent.is_ok_and(|server| server != "s1"));
     assert_eq!(
-        errno(all.sends(&[absent(), HERE, absent()], Wish::Change).await),
+        errno(all.sends(&[absent(), HERE, absent()], AccessKind::Change).await),
         Errno::EHOSTUNREACH
     );
 }
@@ -146,14 +149,15 @@ async fn a_new_path_has_one_server_whoever_asks() {
     let mut seen = std::collections::HashSet::new();
     for number in 0..40 {
         let path = path(&format!("/data/f{number}"));
-        let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
+        let asked =
+            ClientQuestion { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
         let mut chosen = vec![];
         for redirector in [&one, &two] {
             redirector.hears("/data", &[HERE, HERE, HERE]).await;
             redirector.hears(&path.to_string(), &[absent(), absent(), absent()]).await;
             // The server's load does not matter.
             redirector.servers[number % 3].rises(1000);
-            chosen.push(redirector.find(&[asked], Wish::Create).await.expect("a server"));
+            chosen.push(redirector.find(&[asked], AccessKind::Create).await.expect("a server"));
         }
         assert_eq!(chosen[0], chosen[1]);
         seen.insert(chosen[0].host.clone());
@@ -166,21 +170,27 @@ async fn a_new_path_is_made_where_its_folder_is() {
     let all = redirector(3);
     let none = [absent(), absent(), absent()];
     all.hears("/data", &[absent(), HERE, absent()]).await;
-    assert_eq!(all.sends(&none, Wish::Create).await, Ok("s1".to_owned()));
+    assert_eq!(all.sends(&none, AccessKind::Create).await, Ok("s1".to_owned()));
     all.hears("/data", &[read_only(), absent(), HERE]).await;
-    assert_eq!(all.sends(&none, Wish::Create).await, Ok("s2".to_owned()));
+    assert_eq!(all.sends(&none, AccessKind::Create).await, Ok("s2".to_owned()));
     all.hears("/data", &none).await;
-    assert!(all.sends(&none, Wish::Create).await.is_ok());
+    assert!(all.sends(&none, AccessKind::Create).await.is_ok());
 }
 
 #[tokio::test]
 async fn servers_that_are_ready_for_the_access_are_preferred() {
     let all = redirector(2);
     for _ in 0..20 {
-        assert_eq!(all.sends(&[on_tape(), read_only()], Wish::Read).await, Ok("s1".to_owned()));
-        assert_eq!(all.sends(&[on_tape(), read_only()], Wish::Change).await, Ok("s0".to_owned()));
+        assert_eq!(
+            all.sends(&[on_tape(), read_only()], AccessKind::Read).await,
+            Ok("s1".to_owned())
+        );
+        assert_eq!(
+            all.sends(&[on_tape(), read_only()], AccessKind::Change).await,
+            Ok("s0".to_owned())
+        );
     }
-    assert_eq!(all.sends(&[on_tape(), absent()], Wish::Read).await, Ok("s0".to_owned()));
+    assert_eq!(all.sends(&[on_tape(), absent()], AccessKind::Read).await, Ok("s0".to_owned()));
 }
 
 #[tokio::test]
@@ -193,23 +203,23 @@ async fn servers_near_the_client_are_preferred_while_they_are_up_and_not_late() 
     for _ in 0..20 {
         // This server has the higher load.
         all.servers[1].rises(1000);
-        assert_eq!(all.sends(&[HERE, HERE], Wish::Read).await, Ok("s1".to_owned()));
+        assert_eq!(all.sends(&[HERE, HERE], AccessKind::Read).await, Ok("s1".to_owned()));
     }
-    assert_eq!(all.sends(&[HERE, absent()], Wish::Read).await, Ok("s0".to_owned()));
-    assert_eq!(all.sends(&[HERE, on_tape()], Wish::Read).await, Ok("s0".to_owned()));
+    assert_eq!(all.sends(&[HERE, absent()], AccessKind::Read).await, Ok("s0".to_owned()));
+    assert_eq!(all.sends(&[HERE, on_tape()], AccessKind::Read).await, Ok("s0".to_owned()));
     all.servers[1].lags();
-    assert_eq!(all.sends(&[HERE, HERE], Wish::Read).await, Ok("s0".to_owned()));
+    assert_eq!(all.sends(&[HERE, HERE], AccessKind::Read).await, Ok("s0".to_owned()));
     all.servers[0].lags();
-    assert_eq!(all.sends(&[HERE, HERE], Wish::Read).await, Ok("s1".to_owned()));
+    assert_eq!(all.sends(&[HERE, HERE], AccessKind::Read).await, Ok("s1".to_owned()));
     all.servers[1].falls("it hangs".to_owned());
-    assert_eq!(all.sends(&[HERE, HERE], Wish::Read).await, Ok("s0".to_owned()));
+    assert_eq!(all.sends(&[HERE, HERE], AccessKind::Read).await, Ok("s0".to_owned()));
 }
 
 #[tokio::test]
 async fn tried_servers_are_left_out() {
     let all = redirector(2);
     let path = path("/data/f");
-    let asked = |opaque: &'static [u8]| Asked {
+    let asked = |opaque: &'static [u8]| ClientQuestion {
         path: &path,
         opaque: Opaque(opaque),
         anew: false,
@@ -220,7 +230,7 @@ async fn tried_servers_are_left_out() {
         said: Arc::new(kept::ServerAnswers { at: clock::now(), presences: said.to_vec() }),
     };
     let sent = |opaque, said: &[Presence]| {
-        let server = choice::holder(&all.servers, &[heard(opaque, said)], Wish::Read);
+        let server = choice::holder(&all.servers, &[heard(opaque, said)], AccessKind::Read);
         server.map(|server| server.endpoint().host.as_str())
     };
     assert_eq!(sent(b"tried=s0", &[HERE, HERE]), Some("s1"));
@@ -238,17 +248,19 @@ async fn several_paths_need_a_server_that_has_all() {
     let all = redirector(2);
     let (one, two) = (path("/data/one"), path("/data/two"));
     let opaque = Opaque::default();
-    let asked = [&one, &two].map(|path| Asked { path, opaque, anew: false, client: CLIENT });
+    let asked =
+        [&one, &two].map(|path| ClientQuestion { path, opaque, anew: false, client: CLIENT });
     let find = async |wish| all.find(&asked, wish).await.map(|server| server.host);
     all.hears("/data/one", &[HERE, HERE]).await;
     all.hears("/data/two", &[absent(), HERE]).await;
-    assert_eq!(find(Wish::Read).await, Ok("s1".to_owned()));
+    assert_eq!(find(AccessKind::Read).await, Ok("s1".to_owned()));
     all.hears("/data/two", &[absent(), absent()]).await;
-    assert_eq!(errno(find(Wish::Read).await), Errno::ENOENT);
+    assert_eq!(errno(find(AccessKind::Read).await), Errno::ENOENT);
     all.hears("/data/one", &[HERE, absent()]).await;
     all.hears("/data/two", &[absent(), HERE]).await;
     let heard = all.hear_all(&asked, true, false).await.expect("what was said");
-    let refused = all.choose(&heard, Wish::Read).await.map(|server| server.endpoint().to_string());
+    let refused =
+        all.choose(&heard, AccessKind::Read).await.map(|server| server.endpoint().to_string());
     assert_eq!(errno(refused), Errno::ENOTSUP);
 }
 
@@ -257,7 +269,8 @@ async fn a_path_is_not_moved_onto_that_of_another_server() {
     let all = redirector(2);
     let (from, path) = (&all.servers[0], path("/data/to"));
     let check = |said: [Presence; 2]| {
-        let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
+        let asked =
+            ClientQuestion { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
         let said = kept::ServerAnswers { at: clock::now(), presences: said.to_vec() };
         choice::check_move(&all.servers, from, &AnsweredQuestion { asked, said: Arc::new(said) })
     };
@@ -277,9 +290,13 @@ async fn snapshots_are_part_of_a_question() {
     all.hears("/data/f?fb.csn=4&fb.tag=x", &[HERE, absent()]).await;
     let path = path("/data/f");
     let find = async |opaque: &'static str| {
-        let asked =
-            Asked { path: &path, opaque: Opaque(opaque.as_bytes()), anew: false, client: CLIENT };
-        all.find(&[asked], Wish::Read).await.map(|server| server.host)
+        let asked = ClientQuestion {
+            path: &path,
+            opaque: Opaque(opaque.as_bytes()),
+            anew: false,
+            client: CLIENT,
+        };
+        all.find(&[asked], AccessKind::Read).await.map(|server| server.host)
     };
     assert_eq!(find("authz=secret").await, Ok("s1".to_owned()));
     assert_eq!(find("fb.csn=4&authz=secret&fb.tag=x").await, Ok("s0".to_owned()));
@@ -289,15 +306,18 @@ async fn snapshots_are_part_of_a_question() {
 async fn clients_wait_while_it_is_not_known_which_servers_are_up() {
     let urls = ["root://s0//data", "root://s1//data"].map(|url| Url::parse(url).expect("a URL"));
     let all = Redirector::new(urls.to_vec(), vec![], |_| vec![], TEN).expect("two servers");
-    assert!(must_wait(&all.sends(&[Presence::Unknown, Presence::Unknown], Wish::Read).await));
+    assert!(must_wait(&all.sends(&[Presence::Unknown, Presence::Unknown], AccessKind::Read).await));
     all.servers[0].rises(0);
     // A silent server delays only clients that need it.
-    assert_eq!(all.sends(&[HERE, Presence::Unknown], Wish::Read).await, Ok("s0".to_owned()));
-    for wish in [Wish::Read, Wish::Create] {
+    assert_eq!(all.sends(&[HERE, Presence::Unknown], AccessKind::Read).await, Ok("s0".to_owned()));
+    for wish in [AccessKind::Read, AccessKind::Create] {
         assert!(must_wait(&all.sends(&[absent(), Presence::Unknown], wish).await));
     }
     all.servers[1].falls("it hangs".to_owned());
-    assert_eq!(errno(all.sends(&[absent(), Presence::Down], Wish::Read).await), Errno::ENOENT);
+    assert_eq!(
+        errno(all.sends(&[absent(), Presence::Down], AccessKind::Read).await),
+        Errno::ENOENT
+    );
 }
 
 /// A redirector to `servers` servers and three caches, all of them up.
@@ -314,12 +334,17 @@ fn with_caches(servers: usize, clients_near: impl Fn(&Url) -> Vec<Network>) -> R
 
 /// The servers that readers of a file that all servers have are sent to: the number of readers at each server and
 /// cache.
-async fn readers(all: &Redirector, count: usize, client: AskingClient, wish: Wish) -> Vec<u64> {
+async fn readers(
+    all: &Redirector,
+    count: usize,
+    client: RedirectedClient,
+    wish: AccessKind,
+) -> Vec<u64> {
     let path = path("/data/f");
     for _ in 0..count {
         // Answers are dropped when the file is changed.
         all.hears("/data/f", &vec![HERE; all.servers.len()]).await;
-        let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client };
+        let asked = ClientQuestion { path: &path, opaque: Opaque::default(), anew: false, client };
         all.find(&[asked], wish).await.expect("a server");
     }
     all.servers().map(|(server, _)| server.redirects()).collect()
@@ -332,22 +357,26 @@ fn used(sent: &[u64]) -> usize {
 #[tokio::test]
 async fn a_file_that_many_read_is_read_from_caches_too() {
     let all = with_caches(1, |_| vec![]);
-    assert_eq!(readers(&all, 10, CLIENT, Wish::Read).await, [10, 0, 0, 0]);
-    let two = readers(&all, 10, CLIENT, Wish::Read).await;
+    assert_eq!(readers(&all, 10, CLIENT, AccessKind::Read).await, [10, 0, 0, 0]);
+    let two = readers(&all, 10, CLIENT, AccessKind::Read).await;
     assert_eq!(used(&two), 2, "{two:?}");
-    let four = readers(&all, 40, CLIENT, Wish::Read).await;
+    let four = readers(&all, 40, CLIENT, AccessKind::Read).await;
     assert_eq!(used(&four), 4, "one cache for every ten clients: {four:?}");
-    let server = AskingClient { is_server: true, ..CLIENT };
-    let wishes =
-        [(CLIENT, Wish::Look), (CLIENT, Wish::Use), (CLIENT, Wish::Change), (server, Wish::Read)];
+    let server = RedirectedClient { is_server: true, ..CLIENT };
+    let wishes = [
+        (CLIENT, AccessKind::Look),
+        (CLIENT, AccessKind::Use),
+        (CLIENT, AccessKind::Change),
+        (server, AccessKind::Read),
+    ];
     for (client, wish) in wishes {
         let before = readers(&all, 0, client, wish).await;
         let after = readers(&all, 20, client, wish).await;
         assert_eq!(after[0], before[0] + 20, "{client:?} {wish:?}");
     }
-    let again = AskingClient { comes_again: true, ..CLIENT };
-    let before = readers(&all, 0, again, Wish::ReadOn).await;
-    let after = readers(&all, 20, again, Wish::ReadOn).await;
+    let again = RedirectedClient { comes_again: true, ..CLIENT };
+    let before = readers(&all, 0, again, AccessKind::ReadOn).await;
+    let after = readers(&all, 20, again, AccessKind::ReadOn).await;
     let grown = after.iter().zip(&before).filter(|(after, before)| after > before).count();
     assert_eq!(grown, 1, "such a client finds the same server each time");
 }
@@ -355,14 +384,15 @@ async fn a_file_that_many_read_is_read_from_caches_too() {
 #[tokio::test]
 async fn caches_are_used_when_no_server_answers() {
     let all = with_caches(1, |_| vec![]);
-    assert_eq!(errno(all.sends(&[absent()], Wish::Read).await), Errno::ENOENT);
+    assert_eq!(errno(all.sends(&[absent()], AccessKind::Read).await), Errno::ENOENT);
     all.hears("/data/f", &[Presence::Unknown]).await;
     all.servers[0].falls("it ended".to_owned());
     let sent = readers_of_caches(&all, 5).await;
     assert_eq!((used(&sent), sent.iter().sum::<u64>()), (1, 5), "{sent:?}");
     let path = path("/data/f");
-    let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
-    for wish in [Wish::Change, Wish::Create] {
+    let asked =
+        ClientQuestion { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
+    for wish in [AccessKind::Change, AccessKind::Create] {
         let refused = all.find(&[asked], wish).await.map(|server| server.host);
         assert_eq!(errno(refused), Errno::EHOSTUNREACH, "{wish:?}");
     }
@@ -378,9 +408,10 @@ async fn of_servers_that_are_all_caches_each_has_its_files() {
     let many = readers_of_caches(&all, 60).await;
     assert_eq!(used(&many), 3, "{many:?}");
     let path = path("/data/f");
-    let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
+    let asked =
+        ClientQuestion { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
     assert_eq!(all.locate(asked).await.map(|located| located.len()), Ok(3));
-    let made = all.find(&[asked], Wish::Create).await.map(|server| server.host);
+    let made = all.find(&[asked], AccessKind::Create).await.map(|server| server.host);
     assert_eq!(errno(made), Errno::EROFS);
 }
 
@@ -388,8 +419,12 @@ async fn of_servers_that_are_all_caches_each_has_its_files() {
 async fn a_near_cache_is_used_by_a_single_client() {
     let here = "127.0.0.0/8".parse::<Network>().expect("a network");
     let all = with_caches(1, |url| if url.server.host == "c1" { vec![here] } else { vec![] });
-    assert_eq!(readers(&all, 3, CLIENT, Wish::Read).await, [0, 0, 3, 0]);
-    assert_eq!(readers(&all, 2, CLIENT, Wish::Use).await, [2, 0, 3, 0], "a cache knows no tapes");
+    assert_eq!(readers(&all, 3, CLIENT, AccessKind::Read).await, [0, 0, 3, 0]);
+    assert_eq!(
+        readers(&all, 2, CLIENT, AccessKind::Use).await,
+        [2, 0, 3, 0],
+        "a cache knows no tapes"
+    );
 }
 
 #[tokio::test]
@@ -401,16 +436,18 @@ async fn a_cache_is_read_if_the_server_with_the_file_may_be_the_one_that_is_down
     all.servers[0].rises(0);
     all.hears("/data/f", &[absent(), absent()]).await;
     let path = path("/data/f");
-    let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
-    let missing = all.find(&[asked], Wish::Read).await.map(|server| server.host);
+    let asked =
+        ClientQuestion { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
+    let missing = all.find(&[asked], AccessKind::Read).await.map(|server| server.host);
     assert_eq!(errno(missing), Errno::ENOENT);
 }
 
 async fn readers_of_caches(all: &Redirector, count: usize) -> Vec<u64> {
     let path = path("/data/f");
     for _ in 0..count {
-        let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
-        all.find(&[asked], Wish::Read).await.expect("a cache");
+        let asked =
+            ClientQuestion { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
+        all.find(&[asked], AccessKind::Read).await.expect("a cache");
     }
     all.servers().map(|(server, _)| server.redirects()).collect()
 }

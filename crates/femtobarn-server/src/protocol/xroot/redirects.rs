@@ -18,7 +18,9 @@ use super::namespace::address;
 use super::open::open_mode;
 use super::query::location_of;
 use super::responses::{failed, response_of};
-use crate::logical::redirector::{Asked, AskingClient, Presence, Redirector, Wish};
+use crate::logical::redirector::{
+    AccessKind, ClientQuestion, Presence, RedirectedClient, Redirector,
+};
 use crate::physical::{Creation, StorageError, StoragePath};
 
 /// The programs of clients that are servers themselves: our cache, and XRootD's server.
@@ -36,7 +38,7 @@ pub(super) struct RedirectableRequest {
 #[derive(Clone, Copy)]
 enum RedirectPurpose {
     /// To do this to all paths.
-    Do(Wish),
+    Do(AccessKind),
     /// To move the first path to the second.
     Move,
     /// To look up the location of the path.
@@ -65,26 +67,29 @@ impl RedirectableRequest {
                 Some(RedirectableRequest { locations, anew, purpose })
             }
             Request::Mv(mv) => with(RedirectPurpose::Move, vec![mv.from.clone(), mv.to.clone()]),
-            Request::Stat(stat) => to(Wish::Look, path_of(&stat.target)?),
+            Request::Stat(stat) => to(AccessKind::Look, path_of(&stat.target)?),
             Request::Statx(statx) => several(&statx.locations),
-            Request::Dirlist(list) => to(Wish::Look, list.location.clone()),
+            Request::Dirlist(list) => to(AccessKind::Look, list.location.clone()),
             Request::Query(query) if query.kind == QueryCode::PREPARE => {
                 with(RedirectPurpose::Preparation, vec![])
             }
-            Request::Query(query) => to(Wish::Use, queried_path(query)?),
+            Request::Query(query) => to(AccessKind::Use, queried_path(query)?),
             Request::Prepare(prepare) if prepare.options.contains(PrepareOptions::CANCEL) => {
                 with(RedirectPurpose::Preparation, vec![])
             }
             Request::Prepare(prepare) => several(&prepare.locations),
             Request::Fattr(fattr) => {
                 let reads = matches!(fattr.action, AttributeAction::Get(_) | AttributeAction::List);
-                to(if reads { Wish::Use } else { Wish::Change }, path_of(&fattr.target)?)
+                to(
+                    if reads { AccessKind::Use } else { AccessKind::Change },
+                    path_of(&fattr.target)?,
+                )
             }
-            Request::Mkdir(mkdir) => to(Wish::Create, mkdir.location.clone()),
-            Request::Rm(rm) => to(Wish::Change, rm.location.clone()),
-            Request::Rmdir(rmdir) => to(Wish::Change, rmdir.location.clone()),
-            Request::Chmod(chmod) => to(Wish::Change, chmod.location.clone()),
-            Request::Truncate(truncate) => to(Wish::Change, path_of(&truncate.target)?),
+            Request::Mkdir(mkdir) => to(AccessKind::Create, mkdir.location.clone()),
+            Request::Rm(rm) => to(AccessKind::Change, rm.location.clone()),
+            Request::Rmdir(rmdir) => to(AccessKind::Change, rmdir.location.clone()),
+            Request::Chmod(chmod) => to(AccessKind::Change, chmod.location.clone()),
+            Request::Truncate(truncate) => to(AccessKind::Change, path_of(&truncate.target)?),
             _ => None,
         }
     }
@@ -126,7 +131,7 @@ impl RequestHandler {
             named.map(|(path, location)| self.asked(path, location, request)).collect();
         let found = match (request.purpose, &*asked) {
             (RedirectPurpose::Move, [from, to]) => {
-                redirector.find_to_move(*from, Asked { anew: true, ..*to }).await
+                redirector.find_to_move(*from, ClientQuestion { anew: true, ..*to }).await
             }
             (RedirectPurpose::Do(wish), asked) => redirector.find(asked, wish).await,
             _ => return Err(failed(ErrorCode::ARG_MISSING, "the request names no path")),
@@ -142,12 +147,12 @@ impl RequestHandler {
         path: &'a StoragePath,
         location: &'a Location,
         request: &RedirectableRequest,
-    ) -> Asked<'a> {
+    ) -> ClientQuestion<'a> {
         let program = &*self.session.client.program;
         let is_server = SERVERS.contains(&program);
         let client =
-            AskingClient { address: self.session.host.ip(), is_server, comes_again: false };
-        Asked { path, opaque: opaque(location), anew: request.anew, client }
+            RedirectedClient { address: self.session.host.ip(), is_server, comes_again: false };
+        ClientQuestion { path, opaque: opaque(location), anew: request.anew, client }
     }
 
     /// The answer to kXR_locate: all servers that have the path. `*/path` is the same, and `*` the folder for which this
@@ -178,16 +183,16 @@ impl RequestHandler {
 
 /// A request about these paths; `None` without paths.
 fn several(locations: &[Location]) -> Option<RedirectableRequest> {
-    let (locations, purpose) = (locations.to_vec(), RedirectPurpose::Do(Wish::Use));
+    let (locations, purpose) = (locations.to_vec(), RedirectPurpose::Do(AccessKind::Use));
     (!locations.is_empty()).then_some(RedirectableRequest { locations, anew: false, purpose })
 }
 
-fn wish_of(open: &Open) -> Wish {
+fn wish_of(open: &Open) -> AccessKind {
     let how = open_mode(open);
     match how.creation {
-        Creation::Existing if how.write => Wish::Change,
-        Creation::Existing => Wish::Read,
-        _ => Wish::Create,
+        Creation::Existing if how.write => AccessKind::Change,
+        Creation::Existing => AccessKind::Read,
+        _ => AccessKind::Create,
     }
 }
 

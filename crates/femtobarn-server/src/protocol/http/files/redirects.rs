@@ -14,7 +14,7 @@ use xrd::client::Endpoint;
 use super::FileRequest;
 use super::failure::HttpFailure;
 use super::location::UrlLocation;
-use crate::logical::redirector::{Asked, AskingClient, Redirector, Wish};
+use crate::logical::redirector::{AccessKind, ClientQuestion, RedirectedClient, Redirector};
 
 /// The name by which a client knows this server, for the server that it is redirected to.
 pub(super) const VIA: &str = "fb.via";
@@ -31,14 +31,14 @@ impl FileRequest {
         let mut query = query.unwrap_or_default().to_owned();
         let server = match method.as_str() {
             "GET" | "HEAD" => self.reader(redirector, self.reading(method), &query).await?,
-            "PROPFIND" => self.reader(redirector, Wish::Look, &query).await?,
-            "PUT" | "MKCOL" => self.server(redirector, Wish::Create).await?,
-            "DELETE" => self.server(redirector, Wish::Change).await?,
+            "PROPFIND" => self.reader(redirector, AccessKind::Look, &query).await?,
+            "PUT" | "MKCOL" => self.server(redirector, AccessKind::Create).await?,
+            "DELETE" => self.server(redirector, AccessKind::Change).await?,
             // With a source this is a copy to the path, otherwise from it.
             "COPY" if self.headers.contains_key("source") => {
-                self.server(redirector, Wish::Create).await?
+                self.server(redirector, AccessKind::Create).await?
             }
-            "COPY" => self.reader(redirector, Wish::Read, &query).await?,
+            "COPY" => self.reader(redirector, AccessKind::Read, &query).await?,
             "MOVE" => {
                 if let Some(host) = &self.host {
                     let separator = if query.is_empty() { "" } else { "&" };
@@ -53,18 +53,22 @@ impl FileRequest {
         Ok(moved_to(&server.to_string(), self.is_encrypted, path, &query))
     }
 
-    fn asked<'a>(&self, location: &'a UrlLocation) -> Asked<'a> {
-        let client = AskingClient { address: self.client, is_server: false, comes_again: true };
-        Asked { path: &location.path, opaque: location.opaque(), anew: false, client }
+    fn asked<'a>(&self, location: &'a UrlLocation) -> ClientQuestion<'a> {
+        let client = RedirectedClient { address: self.client, is_server: false, comes_again: true };
+        ClientQuestion { path: &location.path, opaque: location.opaque(), anew: false, client }
     }
 
     /// A client requests each part of a file here; the request for the first part counts as the beginning of a read.
-    fn reading(&self, method: &Method) -> Wish {
+    fn reading(&self, method: &Method) -> AccessKind {
         let is_first = self.header(&RANGE).is_none_or(|range| range.starts_with("bytes=0-"));
-        if is_first && method == Method::GET { Wish::Read } else { Wish::ReadOn }
+        if is_first && method == Method::GET { AccessKind::Read } else { AccessKind::ReadOn }
     }
 
-    async fn server(&self, redirector: &Redirector, wish: Wish) -> Result<Endpoint, HttpFailure> {
+    async fn server(
+        &self,
+        redirector: &Redirector,
+        wish: AccessKind,
+    ) -> Result<Endpoint, HttpFailure> {
         Ok(redirector.find(&[self.asked(&self.location)], wish).await?)
     }
 
@@ -73,7 +77,7 @@ impl FileRequest {
     async fn reader(
         &self,
         redirector: &Redirector,
-        wish: Wish,
+        wish: AccessKind,
         query: &str,
     ) -> Result<Endpoint, HttpFailure> {
         let failure = match self.server(redirector, wish).await {
@@ -97,7 +101,7 @@ impl FileRequest {
     async fn mover(&self, redirector: &Redirector) -> Result<Endpoint, HttpFailure> {
         let to = self.destination()?;
         self.check_visible(&to.path)?;
-        let to = Asked { anew: true, ..self.asked(&to) };
+        let to = ClientQuestion { anew: true, ..self.asked(&to) };
         Ok(redirector.find_to_move(self.asked(&self.location), to).await?)
     }
 }

@@ -30,24 +30,24 @@ const NOTE_CHANGE: &str = "INSERT INTO federation (key, value) VALUES ('changes'
     DO UPDATE SET value = excluded.value";
 
 /// The answer to a query for commits.
-pub(super) struct ToldCommits {
+pub(super) struct CommitReport {
     /// The first commit that was asked for.
     pub(super) since: Csn,
     /// The identity of the last change that was not a commit; none if there was none.
     pub(super) last_change: Option<String>,
     /// The commits from `since` on.
-    pub(super) commits: Vec<ToldCommit>,
+    pub(super) commits: Vec<ReportedCommit>,
 }
 
 /// A commit as PostgreSQL reports it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ToldCommit {
+pub(super) struct ReportedCommit {
     pub(super) csn: Csn,
     pub(super) transaction: Uuid,
     pub(super) touched: CommitTouch,
 }
 
-impl ToldCommits {
+impl CommitReport {
     /// Asks for the commits from `since` on.
     pub(super) fn read(sql: &SqlConnection, since: Csn) -> SqlResult<Self> {
         let row = |row: &Row<'_>| {
@@ -57,7 +57,10 @@ impl ToldCommits {
             let touched =
                 touched.map_or(CommitTouch::Rows(TouchedRows::ALL), CommitTouch::of_number);
             let transaction = decode::uuid(row, 3)?;
-            Ok((last_change, Some(ToldCommit { csn: Csn(unsigned(csn)), transaction, touched })))
+            Ok((
+                last_change,
+                Some(ReportedCommit { csn: Csn(unsigned(csn)), transaction, touched }),
+            ))
         };
         let mut told = sql.prepare_cached(TOLD)?;
         let rows: Vec<_> = told
@@ -66,7 +69,7 @@ impl ToldCommits {
         let last_change = rows.first().and_then(|(last_change, _)| last_change.clone());
         let mut commits: Vec<_> = rows.into_iter().filter_map(|(_, commit)| commit).collect();
         commits.sort_unstable_by_key(|commit| commit.csn);
-        Ok(ToldCommits { since, last_change, commits })
+        Ok(CommitReport { since, last_change, commits })
     }
 
     /// Whether these are all commits from `since` on, including that one.
@@ -91,39 +94,39 @@ pub(super) fn note_change(sql: &SqlConnection) -> SqlResult<()> {
 }
 
 /// The newest state; none if PostgreSQL does not report it, and the error if the server cannot be reached.
-type ToldState = Result<Option<LogState>>;
+type ReportedState = Result<Option<LogState>>;
 
 /// The queries for changes that the threads of a process share.
 #[derive(Default)]
-pub(super) struct ToldChanges {
+pub(super) struct ChangeQueries {
     /// Whether this process has committed. A process that only reads sends no queries for changes.
     has_begun: AtomicBool,
-    turn: Mutex<ToldQuestions>,
+    turn: Mutex<ChangeQueryTurn>,
     ended: Condvar,
 }
 
-struct ToldQuestions {
+struct ChangeQueryTurn {
     /// The numbers of the last query that has begun and of the last that has ended, with its answer.
     begun: u64,
     ended: u64,
-    answer: ToldState,
+    answer: ReportedState,
     is_running: bool,
 }
 
-impl Default for ToldQuestions {
+impl Default for ChangeQueryTurn {
     fn default() -> Self {
-        ToldQuestions { begun: 0, ended: 0, answer: Ok(None), is_running: false }
+        ChangeQueryTurn { begun: 0, ended: 0, answer: Ok(None), is_running: false }
     }
 }
 
-impl ToldChanges {
+impl ChangeQueries {
     /// Sends queries from now on.
     pub(super) fn begin(&self) {
         self.has_begun.store(true, Ordering::Relaxed);
     }
 
     /// The answer to a query that began after this call, in this thread or another one.
-    pub(super) fn together(&self, ask: impl FnOnce() -> ToldState) -> ToldState {
+    pub(super) fn together(&self, ask: impl FnOnce() -> ReportedState) -> ReportedState {
         if !self.has_begun.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -135,7 +138,7 @@ impl ToldChanges {
                 continue;
             }
             (turn.is_running, turn.begun) = (true, turn.begun + 1);
-            let mut asking = AskingTurn { of: self, number: turn.begun, answer: Ok(None) };
+            let mut asking = RunningQuery { of: self, number: turn.begun, answer: Ok(None) };
             drop(turn);
             asking.answer = ask();
             return asking.answer.clone();
@@ -145,13 +148,13 @@ impl ToldChanges {
 }
 
 /// A running query, which ends when this is dropped.
-struct AskingTurn<'a> {
-    of: &'a ToldChanges,
+struct RunningQuery<'a> {
+    of: &'a ChangeQueries,
     number: u64,
-    answer: ToldState,
+    answer: ReportedState,
 }
 
-impl Drop for AskingTurn<'_> {
+impl Drop for RunningQuery<'_> {
     fn drop(&mut self) {
         let mut turn = self.of.turn.lock();
         (turn.is_running, turn.ended) = (false, self.number);
