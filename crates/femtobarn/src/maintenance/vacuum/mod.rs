@@ -383,7 +383,7 @@ impl Vacuum<'_, '_> {
         };
         // A commit of a process that has just died must not refer to what is garbage without it.
         let ended = if lock.is_some() { catalog.end_lost_commits() } else { Ok(()) };
-        let garbage = match ended.and_then(|()| self.garbage(row, made)) {
+        let garbage = match ended.map_err(Error::from).and_then(|()| self.garbage(row, made)) {
             Ok(garbage) => garbage,
             Err(error) => {
                 self.skip(row, &error);
