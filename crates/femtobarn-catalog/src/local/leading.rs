@@ -1,9 +1,7 @@
 //! The questions of followers to their leader's catalogue, and how a successor stops a leader.
 
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
-
-use twox_hash::XxHash3_64;
 
 use super::LocalCatalogue;
 use super::replicas;
@@ -71,8 +69,7 @@ impl LocalCatalogue {
             }
             rows.tables.push(read(sql, &SEQUENCES, SEQUENCES.new, [])?);
             let undated = undated(sql, at)?;
-            // The follower may ask a process of another version the next time.
-            let mut hasher = XxHash3_64::new();
+            let mut hasher = DefaultHasher::new();
             undated.hash(&mut hasher);
             rows.mark = hasher.finish();
             rows.has_undated = mark != Some(rows.mark);
