@@ -17,7 +17,7 @@ use crate::numbers::{signed, unsigned};
 use crate::rows::{
     ClassRow, ContainerRecord, Counts, DatabaseRecord, DatabaseRow, NameRow, VersionRow,
 };
-use crate::sql::{Row, RowResult, SqlConnection, SqlResult, ToSql, params};
+use crate::sql::{Row, RowResult, SqlConnection, SqlResult, params};
 
 /// Selects each database with its last name.
 const DATABASES: &str = "SELECT d.id, d.uuid, \
@@ -28,9 +28,6 @@ const CONTAINERS: &str = "SELECT c.database, c.id, \
     (SELECT n.name FROM container_names n WHERE n.database = c.database AND n.container = c.id \
      ORDER BY n.since DESC LIMIT 1), c.class, c.class_version, c.options, c.created, c.dropped \
     FROM containers c WHERE c.database = ?1 ORDER BY c.id";
-
-/// Databases that one statement asks about.
-const IDS_AT_ONCE: usize = 100;
 
 const IS_A_FILE: &str = "SELECT EXISTS (SELECT 1 FROM databases WHERE path = ?1)";
 
@@ -107,20 +104,11 @@ impl LocalCatalogue {
         self.all(&sql, [database.0], version_row)
     }
 
-    /// Those of some databases that were dropped.
-    pub fn dropped_among(&self, ids: &[DatabaseId]) -> Result<HashSet<DatabaseId>> {
-        let places = vec!["?"; IDS_AT_ONCE].join(", ");
-        let sql =
-            format!("SELECT id FROM databases WHERE dropped IS NOT NULL AND id IN ({places})");
-        let mut dropped = HashSet::new();
-        for ids in ids.chunks(IDS_AT_ONCE) {
-            // The last one fills the places that are left.
-            let ids: Vec<_> =
-                ids.iter().chain(ids.last().into_iter().cycle()).take(IDS_AT_ONCE).collect();
-            let ids: Vec<&dyn ToSql> = ids.into_iter().map(|id| &id.0 as &dyn ToSql).collect();
-            dropped.extend(self.all(&sql, &*ids, |row| Ok(DatabaseId(row.get(0)?)))?);
-        }
-        Ok(dropped)
+    /// The databases that were dropped.
+    pub fn dropped_databases(&self) -> Result<HashSet<DatabaseId>> {
+        let sql = "SELECT id FROM databases WHERE dropped IS NOT NULL";
+        let found = self.all(sql, params![], |row| Ok(DatabaseId(row.get(0)?)))?;
+        Ok(found.into_iter().collect())
     }
 
     /// The numbers of rows in the catalogue.
