@@ -139,7 +139,7 @@ impl Check<'_, '_> {
 
     /// Checks a database, unless its file is at another server. Before it reports damage, it looks whether the file, or
     /// a file to which its objects link, has moved to another server meanwhile; if so, it checks the database again, at
-    /// most [`AGAIN_MAX`] times.
+    /// most [`AGAIN_MAX`] times. If a move also explains the problems of the last time, only the move is reported.
     fn database_if_here(&mut self, record: &DatabaseRecord) -> Result<()> {
         let mut again = 0;
         loop {
@@ -147,14 +147,24 @@ impl Check<'_, '_> {
                 self.report.elsewhere += 1;
                 return Ok(());
             }
+            if again > AGAIN_MAX {
+                self.report.add(Problem {
+                    severity: Severity::Notice,
+                    kind: ProblemKind::Disagreement,
+                    place: ProblemLocation {
+                        database: Some((record.row.id, record.row.name.clone())),
+                        ..ProblemLocation::default()
+                    },
+                    what: "databases to which its objects link were moving to other servers"
+                        .to_owned(),
+                    advice: "check it again when they have moved".to_owned(),
+                });
+                return Ok(());
+            }
             let (before, done) = (self.report.clone(), self.done);
             let checked = self.database(record);
             let is_suspect = checked.is_err() || self.report.has_more_than(&before);
-            if !(self.report.is_complete
-                && is_suspect
-                && again < AGAIN_MAX
-                && self.has_moved_meanwhile(record.row.id))
-            {
+            if !(self.report.is_complete && is_suspect && self.has_moved_meanwhile(record.row.id)) {
                 return checked;
             }
             (self.report, self.done) = (before, done);
