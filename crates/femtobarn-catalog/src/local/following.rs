@@ -328,7 +328,8 @@ fn apply(sql: &SqlConnection, rows: &LeaderRows, own: &OwnChanges) -> SqlResult<
             _ => {}
         }
         let places = vec!["?"; table.columns.len()].join(", ");
-        let insert = format!("INSERT OR REPLACE INTO {} VALUES ({places})", table.name);
+        let names = table.names().collect::<Vec<_>>().join(", ");
+        let insert = format!("INSERT OR REPLACE INTO {} ({names}) VALUES ({places})", table.name);
         let mut insert = sql.prepare_cached(&insert)?;
         for row in table.rows(&rows.cells)? {
             let Some(row) = checked(sql, table.name, row, own)? else { continue };

@@ -1,7 +1,9 @@
 //! The questions of followers to their leader's catalogue, and how a successor stops a leader.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
+
+use twox_hash::XxHash3_64;
 
 use super::LocalCatalogue;
 use super::replicas;
@@ -69,7 +71,8 @@ impl LocalCatalogue {
             }
             rows.tables.push(read(sql, &SEQUENCES, SEQUENCES.new, [])?);
             let undated = undated(sql, at)?;
-            let mut hasher = DefaultHasher::new();
+            // The follower may ask a process of another version the next time.
+            let mut hasher = XxHash3_64::new();
             undated.hash(&mut hasher);
             rows.mark = hasher.finish();
             rows.has_undated = mark != Some(rows.mark);

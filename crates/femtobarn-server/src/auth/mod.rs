@@ -12,6 +12,7 @@
 //! 2. Credentials are never part of logs or error texts.
 //! 3. The rights of a token end with it, also in sessions that began with it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -32,8 +33,10 @@ pub use rights::{Action, Rights};
 pub use roles::{RoleConfig, Roles};
 pub use token::{Issuer, Tokens, UnacceptedToken};
 
-/// How often the log reports tokens that were ignored.
+/// How often the log reports tokens that were ignored for one reason.
 const IGNORED_LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// Reasons in one interval that the log reports at most: they name issuers, which clients choose.
+const IGNORED_REASONS_MAX: usize = 64;
 
 /// An authenticated client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -287,12 +290,26 @@ impl Authenticator {
     }
 }
 
-/// Warns of a token that does not count, once a minute at most: clients may send one with each request.
+/// When the log reported ignored tokens last, by the reason. Clients may send one with each request.
+#[derive(Default)]
+struct IgnoredTokens(BTreeMap<String, Instant>);
+
+impl IgnoredTokens {
+    /// Whether a token that is ignored for this reason is to be reported: once in [`IGNORED_LOG_INTERVAL`] for each
+    /// reason, of which there are [`IGNORED_REASONS_MAX`] at most.
+    fn is_due(&mut self, why: &str, now: Instant) -> bool {
+        self.0.retain(|_, at| now.duration_since(*at) < IGNORED_LOG_INTERVAL);
+        let is_due = !self.0.contains_key(why) && self.0.len() < IGNORED_REASONS_MAX;
+        if is_due {
+            self.0.insert(why.to_owned(), now);
+        }
+        is_due
+    }
+}
+
 fn log_ignored_token(why: &str) {
-    static TOLD: Mutex<Option<Instant>> = Mutex::new(None);
-    let (mut told, now) = (TOLD.lock(), clock::now());
-    if told.is_none_or(|told| now.duration_since(told) >= IGNORED_LOG_INTERVAL) {
-        *told = Some(now);
+    static REPORTED: Mutex<IgnoredTokens> = Mutex::new(IgnoredTokens(BTreeMap::new()));
+    if REPORTED.lock().is_due(why, clock::now()) {
         tracing::warn!(
             why,
             "a client with a token for other servers is served as one without a token"
@@ -371,6 +388,17 @@ mod tests {
             open.authorization(two.into_iter(), None)
                 .is_err_and(|why| why.0.contains("more than one"))
         );
+    }
+
+    #[test]
+    fn each_reason_to_ignore_a_token_is_reported_once_a_minute() {
+        let (mut ignored, now) = (IgnoredTokens::default(), clock::now());
+        assert!(ignored.is_due("one issuer", now) && ignored.is_due("another", now));
+        assert!(!ignored.is_due("one issuer", now));
+        let later = now + IGNORED_LOG_INTERVAL;
+        assert!(ignored.is_due("one issuer", later));
+        let many = (0..1000).filter(|issuer| ignored.is_due(&issuer.to_string(), later));
+        assert_eq!(many.count(), IGNORED_REASONS_MAX - 1);
     }
 
     #[test]

@@ -170,13 +170,16 @@ impl Rights {
         self
     }
 
-    /// Whether `action` is allowed at a path, which has to be absolute and without `.`, `..` and empty names.
+    /// Whether `action` is allowed at a path, which has to be absolute. Nothing is allowed at a path with `.` or `..`: it
+    /// is not the path of the file that it leads to.
     pub fn may(&self, action: Action, path: &[u8]) -> bool {
-        self.grants.iter().any(|Grant { action: granted, top, is_folder }| {
-            let leads_there = action == Action::MakeFolder && is_below(top, path);
-            let is_no_file = *is_folder && action == Action::Create && path == top;
-            implies(*granted, action) && (is_below(path, top) || leads_there) && !is_no_file
-        })
+        let is_dots = |name: &[u8]| matches!(name, b"." | b"..");
+        !path.split(|byte| *byte == b'/').any(is_dots)
+            && self.grants.iter().any(|Grant { action: granted, top, is_folder }| {
+                let leads_there = action == Action::MakeFolder && is_below(top, path);
+                let is_no_file = *is_folder && action == Action::Create && path == top;
+                implies(*granted, action) && (is_below(path, top) || leads_there) && !is_no_file
+            })
     }
 }
 
@@ -253,6 +256,10 @@ mod tests {
         assert!(rights.may(Action::Read, b"/store/a/b"));
         assert!(!rights.may(Action::Read, b"/storeroom"));
         assert!(!rights.may(Action::Read, b"/"));
+        assert!(rights.may(Action::Read, b"/store/..a/.b"));
+        for climbing in [&b"/store/../other"[..], b"/store/a/..", b"/store/./a", b"/store/."] {
+            assert!(!rights.may(Action::Read, climbing));
+        }
         assert!(rights.may(Action::Create, b"/store/run7/x"));
         assert!(!rights.may(Action::Modify, b"/store/run70"));
     }

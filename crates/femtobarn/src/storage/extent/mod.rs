@@ -315,6 +315,10 @@ impl ExtentWriter {
         if self.file.is_broken() {
             // This reports which writes were lost.
             self.file.settle()?;
+            // The server had acknowledged all of them, but they were not durable.
+            let lost = "its connection was lost, and with it uncommitted writes; run the transaction again";
+            let lost = std::io::Error::new(std::io::ErrorKind::ConnectionReset, lost);
+            return Err(Error::io("write", &self.file.path, lost));
         }
         if self.failed {
             return Err(Error::Closed {
@@ -323,12 +327,6 @@ impl ExtentWriter {
                     self.file.path.display()
                 ),
             });
-        }
-        if self.file.is_broken() {
-            // The server had acknowledged all of them, but they were not durable.
-            let lost = "its connection was lost, and with it uncommitted writes; run the transaction again";
-            let lost = std::io::Error::new(std::io::ErrorKind::ConnectionReset, lost);
-            return Err(Error::io("write", &self.file.path, lost));
         }
         Ok(())
     }
