@@ -64,11 +64,11 @@ impl Channel {
         let mut input = Bytes::new();
         let mut step = SetupStep::Send(setup.initial_bytes()?);
         loop {
-            if clock::now() >= deadline {
-                return Err(AttemptError::Unreachable("no answer to the login".to_owned()));
-            }
             step = match step {
                 SetupStep::Ready => break,
+                _ if clock::now() >= deadline => {
+                    return Err(AttemptError::Unreachable("no answer to the login".to_owned()));
+                }
                 SetupStep::StartTls => {
                     start_tls(&mut transport, server, options, setup, deadline).await?;
                     setup.on_tls_started()?

@@ -23,6 +23,8 @@ use super::socket::TcpSocket;
 const WRITE_BYTES: usize = 256 * 1024;
 /// Bytes that are read from the socket at a time.
 const READ_BYTES: usize = 64 * 1024;
+/// A read ends without data after so many receptions from the socket: more than the parts in which one record may arrive.
+const FILLS_MAX: usize = 1000;
 /// Where operating systems keep trusted certificate authorities.
 const SYSTEM_AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
@@ -93,7 +95,8 @@ impl TlsSession {
         socket: &TcpSocket,
         buffer: &mut [u8],
     ) -> io::Result<Option<usize>> {
-        loop {
+        // The caller can check its deadline even if the server sends only records that carry no data.
+        for _ in 0..FILLS_MAX {
             let plain = self.connection.lock().reader().read(buffer);
             match plain {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -101,9 +104,10 @@ impl TlsSession {
                 other => return other.map(Some),
             }
             if self.fill(socket).await?.is_none() {
-                return Ok(None);
+                break;
             }
         }
+        Ok(None)
     }
 
     pub(super) async fn write_all(&self, socket: &TcpSocket, bytes: &[u8]) -> io::Result<()> {
