@@ -77,7 +77,14 @@ pub(super) async fn change(
     let session = uuid(&request.session).ok().and_then(|id| federation.session(id));
     let may_write = identity.may(Action::Write, format!("/{}", federation.name()).as_bytes());
     let caller = (identity.name.clone(), may_write);
-    service.blocking(move || carry_out(&federation, session.as_ref(), caller, of)).await
+    let carry_out = move || {
+        let changed = carry_out(&federation, session.as_ref(), caller, of);
+        if changed.is_err() {
+            federation.publisher().note_failure();
+        }
+        changed
+    };
+    service.blocking(carry_out).await
 }
 
 fn carry_out(

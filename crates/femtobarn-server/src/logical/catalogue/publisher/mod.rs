@@ -73,6 +73,12 @@ impl Publisher {
         Publisher { queue: Arc::new(PublishQueue { log, catalog, state: Mutex::default() }) }
     }
 
+    /// Logs once that no more changes are taken, if an earlier one failed in the operating system. Called after any change of
+    /// the catalogue that failed.
+    pub fn note_failure(&self) {
+        self.queue.log.note_failure();
+    }
+
     /// The numbers of published commits and of durable writes.
     pub fn published(&self) -> (u64, u64) {
         let state = self.queue.state.lock();
