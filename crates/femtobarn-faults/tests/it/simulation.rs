@@ -36,7 +36,7 @@ fn seeds(usual: impl IntoIterator<Item = u64>) -> Vec<u64> {
 }
 
 /// Tells the histories of all seeds; returns the last one.
-fn tell_all(cast: Cast, seeds: Vec<u64>) -> ToldStory {
+fn tell_all(cast: Cast, seeds: Vec<u64>) -> StorySummary {
     let (count, first) = (seeds.len(), seeds[0]);
     if !are_addresses_kept() {
         crate::print_progress(

@@ -130,6 +130,25 @@ fn a_refused_transaction_is_not_published_by_an_earlier_request_for_it() {
     });
 }
 
+/// Its commit was found while its session could not publish, and that answer was lost, too: the client would have run the
+/// transaction again.
+#[test]
+fn a_published_transaction_is_not_refused_when_it_is_sent_once_more() {
+    let stage = Stage::new();
+    let (there, served) = (stage.remote(), stage.served());
+    let session = &served.sessions()[0];
+    let (commit, after) = (stage.version(None), stage.local().head().unwrap());
+    let published = stage.local().commit(commit.clone()).unwrap();
+    stage.server.as_ref().unwrap().0.block_on(async {
+        let publish = || served.publish(session, commit.clone(), Some(after));
+        assert_eq!(publish().await.unwrap(), published);
+        let (owner, database) = (there.locks().owner(), stage.database);
+        let share = move || owner.share_database(database, LONG).unwrap();
+        let _shared = spawn_blocking(share).await.unwrap();
+        assert_eq!(publish().await.unwrap(), published);
+    });
+}
+
 #[test]
 fn commits_of_many_sessions_share_durable_writes() {
     const WRITERS: u64 = 8;

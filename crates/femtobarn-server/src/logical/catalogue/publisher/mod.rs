@@ -95,13 +95,22 @@ impl Publisher {
                 what: "invalid commit: the transaction has no id".to_owned(),
             });
         }
+        let transaction = commit.transaction;
+        if self.is_refused(transaction) {
+            // It may have been published before it was refused, and that answer was lost.
+            let published = match again {
+                Some(after) => self.find_published(transaction, after).await?,
+                None => None,
+            };
+            return published.ok_or_else(|| refused(transaction));
+        }
         let (answer, answered) = oneshot::channel();
         let starts = {
             let mut state = self.queue.state.lock();
-            if state.refused.all.contains(&commit.transaction) {
-                return Err(refused(commit.transaction));
+            if state.refused.all.contains(&transaction) {
+                return Err(refused(transaction));
             }
-            let answers = state.answers.entry(commit.transaction).or_default();
+            let answers = state.answers.entry(transaction).or_default();
             answers.push(answer);
             if answers.len() == 1 {
                 state.queue.push_back(QueuedCommit { commit, again });
@@ -138,6 +147,14 @@ impl Publisher {
         if is_waiting {
             return answered.await.map_err(|_| stopped())?.map(Some);
         }
+        self.find_published(transaction, after).await
+    }
+
+    fn is_refused(&self, transaction: Uuid) -> bool {
+        self.queue.state.lock().refused.all.contains(&transaction)
+    }
+
+    async fn find_published(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
         let queue = Arc::clone(&self.queue);
         let published = spawn_blocking(move || queue.find_published(transaction, after));
         published.await.unwrap_or_else(|_| Err(stopped()))
