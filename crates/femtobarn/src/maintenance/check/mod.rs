@@ -139,7 +139,7 @@ impl Check<'_, '_> {
 
     /// Checks a database, unless its file is at another server. Before it reports damage, it looks whether the file, or
     /// a file to which its objects link, has moved to another server meanwhile; if so, it checks the database again, at
-    /// most [`AGAIN_MAX`] times. If a move also explains the problems of the last time, only the move is reported.
+    /// most [`AGAIN_MAX`] times. If links led to databases that moved each time, a notice says so.
     fn database_if_here(&mut self, record: &DatabaseRecord) -> Result<()> {
         let mut again = 0;
         loop {
@@ -147,7 +147,13 @@ impl Check<'_, '_> {
                 self.report.elsewhere += 1;
                 return Ok(());
             }
-            if again > AGAIN_MAX {
+            let (before, done) = (self.report.clone(), self.done);
+            let checked = self.database(record);
+            let is_suspect = checked.is_err() || self.report.has_more_than(&before);
+            if !(self.report.is_complete && is_suspect && self.has_moved_meanwhile(record.row.id)) {
+                return checked;
+            }
+            if again == AGAIN_MAX && !self.elsewhere.contains(&record.row.id) {
                 self.report.add(Problem {
                     severity: Severity::Notice,
                     kind: ProblemKind::Disagreement,
@@ -155,16 +161,11 @@ impl Check<'_, '_> {
                         database: Some((record.row.id, record.row.name.clone())),
                         ..ProblemLocation::default()
                     },
-                    what: "databases to which its objects link were moving to other servers"
+                    what: "databases to which its objects link moved to other servers during the check, \
+                           so that its dangling links may not be dangling"
                         .to_owned(),
                     advice: "check it again when they have moved".to_owned(),
                 });
-                return Ok(());
-            }
-            let (before, done) = (self.report.clone(), self.done);
-            let checked = self.database(record);
-            let is_suspect = checked.is_err() || self.report.has_more_than(&before);
-            if !(self.report.is_complete && is_suspect && self.has_moved_meanwhile(record.row.id)) {
                 return checked;
             }
             (self.report, self.done) = (before, done);
