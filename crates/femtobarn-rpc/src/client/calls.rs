@@ -20,6 +20,8 @@ use crate::v1::{
 
 /// The pause before a call is sent again.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The pause before a large commit is sent again after the client was refused: tokens are renewed seldom.
+const PAUSE_AFTER_DENIAL: Duration = Duration::from_secs(1);
 /// Bytes of the largest answer that is cached.
 const CACHED_BYTES_MAX: usize = 64 << 10;
 
@@ -163,6 +165,7 @@ impl RemoteSession {
         let mut has_other_token = false;
         let mut refused = None;
         loop {
+            let mut pause = PAUSE;
             request.again = sent.why.is_some();
             let opened = self.wait_open_to_publish(deadline, request.again).await;
             opened.map_err(|error| self.in_doubt(error, sent))?;
@@ -187,6 +190,7 @@ impl RemoteSession {
                     if request.again && error.kind() == ErrorKind::Denied =>
                 {
                     (refused, has_other_token) = (Some(error), false);
+                    pause = PAUSE_AFTER_DENIAL;
                 }
                 // Whether the server admits the client now proves nothing about the commit that was sent before.
                 Err(AttemptFailure::Refused(error))
@@ -201,9 +205,11 @@ impl RemoteSession {
                 Err(AttemptFailure::OtherToken) => {}
                 // Without this, the session's own turns would notice only after a third of the lease.
                 Err(AttemptFailure::NoSession) => {
+                    refused = None;
                     self.direct().iter().for_each(|connection| self.lose(connection));
                 }
                 Err(AttemptFailure::Lost(lost)) => {
+                    refused = None;
                     if sent.why.is_none() {
                         deadline = clock::now() + self.patience();
                     }
@@ -214,7 +220,7 @@ impl RemoteSession {
                 let late = || self.unavailable("it does not answer");
                 return Err(self.in_doubt(refused.unwrap_or_else(late), sent));
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(pause).await;
         }
     }
 
