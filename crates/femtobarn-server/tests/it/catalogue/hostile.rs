@@ -104,9 +104,12 @@ fn malformed_call_is_refused() {
         let of = Some(v1::question::Of::DatabaseByUuid(half));
         let status = client.look_up(Question { federation: federation(), of }).await.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument);
-        let of = Some(v1::question::Of::Head(v1::Empty {}));
-        let elsewhere = Question { federation: "../test.fed".into(), of };
-        assert_eq!(client.look_up(elsewhere).await.unwrap_err().code(), Code::NotFound);
+        for (name, code) in [("../test.fed", Code::PermissionDenied), ("none.fed", Code::NotFound)]
+        {
+            let of = Some(v1::question::Of::Head(v1::Empty {}));
+            let elsewhere = Question { federation: name.into(), of };
+            assert_eq!(client.look_up(elsewhere).await.unwrap_err().code(), code);
+        }
         let nothing = ChangeRequest { federation: federation(), ..ChangeRequest::default() };
         let status = client.change(nothing).await.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument);
