@@ -109,7 +109,10 @@ pub(crate) fn upgrade_in_postgres(connection: &SqlConnection) -> SqlResult<()> {
         );
         return Err(Error::Unsupported { what }.into());
     }
-    connection.execute_batch(&format!("{SERVER_TABLES}{TOUCHED}"))?;
+    // From version 3 on nothing is missing. Only the owner of the tables may run these statements.
+    if version < 3 {
+        connection.execute_batch(&format!("{SERVER_TABLES}{TOUCHED}"))?;
+    }
     let raise = "UPDATE federation SET value = ?2 WHERE key = ?1";
     let version = POSTGRES_TABLES_VERSION.to_string();
     connection.execute(raise, params![TABLES_SETTING, version])?;

@@ -7,7 +7,8 @@
 //!    one by one, which gives the reason if one of them is refused.
 //! 2. The statement begins when the transaction has the lock of the catalogue, so the rows that it reads are still valid
 //!    when it commits.
-//! 3. It changes nothing if the [`barrier`](super::barrier) is not the one that its process knew when it was sent.
+//! 3. It changes nothing if the [`barrier`](super::barrier) is not the one that its process knew when it was sent, or if
+//!    the tables have a version before 4: programs that know only those do not change the barrier when they look.
 
 use std::collections::HashSet;
 
@@ -33,7 +34,9 @@ const PUBLISH: &str = concat!(
     barrier!(),
     " AS barrier FROM commits), \
     permission AS (SELECT (SELECT barrier FROM newest) = ?23 \
-    AND NOT EXISTS (SELECT 1 FROM federation WHERE key IN ('follows', 'move', 'successor')) \
+    AND (SELECT CAST(value AS INTEGER) FROM federation WHERE key = 'postgresql_tables') >= 4 \
+    AND NOT EXISTS (SELECT 1 FROM federation WHERE key IN ('follows', 'successor') \
+    OR key = 'move' AND value <> 'arrived') \
     AND coalesce(bool_and(coalesce(c.id IS NOT NULL AND c.dropped IS NULL AND d.dropped IS NULL AND d.sealed IS NULL \
     AND d.state = 'open' AND coalesce(v.csn, 0) = g.base AND coalesce(h.server, '') = g.server \
     AND coalesce(h.epoch, -1) = g.home_epoch AND coalesce(s.epoch, -1) = g.server_epoch, false)), false) AS given \
@@ -67,7 +70,7 @@ pub(super) enum GroupOutcome {
     Published(Vec<Csn>),
     /// The barrier has changed, so nothing was looked at. It is this one now.
     Overtaken(String),
-    /// One of the commits may not be published, so none of them was.
+    /// One of the commits may not be published, or no commit may be without the lock, so none of them was.
     Refused,
 }
 

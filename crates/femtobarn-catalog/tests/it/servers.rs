@@ -80,6 +80,18 @@ fn tables_of_version_1_get_all_that_are_newer(server: &Postgres) {
     assert_eq!(version("SELECT value FROM"), "4");
     assert_eq!(catalog.servers().unwrap(), []);
     assert!(catalog.commit(Commit::default()).is_ok());
+    // Version 3 lacks no table, so anyone who may write raises it.
+    server.psql(&format!(
+        "UPDATE {schema}.federation SET value = '3' WHERE key = 'postgresql_tables'; \
+         CREATE ROLE writer LOGIN; GRANT USAGE ON SCHEMA {schema} TO writer; \
+         GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA {schema} TO writer"
+    ));
+    let file = place.join("catalogue.toml");
+    let url = fs::read_to_string(&file).unwrap().replace(&server.url(), &server.url_of("writer"));
+    fs::write(&file, url).unwrap();
+    let catalog = LocalCatalogue::open(&place).unwrap();
+    assert_eq!(version("SELECT value FROM"), "4");
+    assert!(catalog.commit(Commit::default()).is_ok());
 }
 
 fn a_name_that_is_alive_elsewhere_is_refused(server: &Postgres) {
