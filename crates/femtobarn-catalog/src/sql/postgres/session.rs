@@ -30,10 +30,12 @@ const KIND: &str =
     "SELECT pg_backend_pid(), current_setting('transaction_read_only'), pg_is_in_recovery()";
 /// For a connection that keeps its statements: the server plans each statement once, by the keys of its tables,
 /// whatever their contents are then. It would plan statements with lists of keys each time, which takes longer than
-/// running them. The server probes an idle connection as this side does, and so ends the session of a machine that
-/// vanished in the middle of a message, for which it has no other time limit: that session may have the catalogue's lock.
+/// running them. A session whose machine vanished in the middle of a message may have the catalogue's lock, and the
+/// server has no time limit for it. So the server probes connections that are idle, and ends such a session after 20
+/// seconds, before other sessions give up their wait for the lock. A process that is only stopped in the middle of a
+/// message has no limit.
 const SESSION: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off; \
-    SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3";
+    SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3";
 /// Statements whose translations are kept.
 const STATEMENTS_MAX: usize = 512;
 const LOST_IN_TRANSACTION: &str =
