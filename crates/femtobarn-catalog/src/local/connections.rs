@@ -309,7 +309,9 @@ impl Connections {
             return Err(Error::internal("the writer is not PostgreSQL's"));
         };
         self.note_own(group);
-        writer.publish(&self.place.path, group)
+        let published = writer.publish(&self.place.path, group);
+        self.known.lock().forget_failed(group, &published);
+        published
     }
 
     fn reader(&self) -> Result<CatalogueConnection> {

@@ -52,9 +52,9 @@ pub(super) struct KnownRows {
     link_targets: HashMap<(DatabaseId, ContainerId), Vec<Uuid>>,
     /// By name and version, or the newest by name.
     classes: HashMap<(String, Option<u32>), ClassRow>,
-    /// The versions that transactions of this process make in PostgreSQL, which has not reported their commits yet. Some of
-    /// the transactions may have failed.
-    own: HashMap<Uuid, Vec<NewVersion>>,
+    /// What transactions of this process touch in PostgreSQL, and the versions that they make, until it reports their
+    /// commits. Those that have failed are removed.
+    own: HashMap<Uuid, (CommitTouch, Vec<NewVersion>)>,
     /// The transaction of the last commit that PostgreSQL has reported.
     last_transaction: Option<Uuid>,
     /// The last change without a commit that it has reported.
@@ -131,12 +131,12 @@ impl KnownRows {
                 continue;
             }
             match self.own.remove(transaction) {
-                Some(versions) => {
+                Some((noted, versions)) if noted == *touched => {
                     let keys = versions.iter().map(|version| (version.database, version.container));
                     self.followed.extend(keys.map(|key| (*csn, key)));
                     versions.iter().for_each(|version| self.follow(version.to_row(*csn)));
                 }
-                None => self.forget_touched(*csn, *touched),
+                _ => self.forget_touched(*csn, *touched),
             }
             self.state[TOLD_CSN] = csn.0;
         }
@@ -146,7 +146,7 @@ impl KnownRows {
         Some(self.state)
     }
 
-    /// Forgets the rows that a commit of another process touched.
+    /// Forgets the rows that a commit touched whose versions are not known.
     fn forget_touched(&mut self, csn: Csn, touched: CommitTouch) {
         match touched {
             CommitTouch::Container(database, container) => {
@@ -192,7 +192,7 @@ impl KnownRows {
         (self.state[TOLD_CSN], self.state[GENERATION]) = (csn.0, generation);
     }
 
-    /// Notes the versions that commits of this process are about to write to PostgreSQL, unless it refuses them.
+    /// Notes the versions that commits of this process are about to write to PostgreSQL.
     pub(super) fn note_own(&mut self, commits: &[Commit]) {
         if self.own.len() > ROWS_MAX {
             self.own.clear();
@@ -200,7 +200,19 @@ impl KnownRows {
         for commit in commits {
             let has_id = !commit.transaction.is_nil();
             if has_id && !commit.touched().meets(TouchedRows::STRUCTURE) {
-                self.own.insert(commit.transaction, commit.versions.clone());
+                let noted = (CommitTouch::of(commit), commit.versions.clone());
+                self.own.insert(commit.transaction, noted);
+            }
+        }
+    }
+
+    /// Forgets what was noted of commits that failed, since PostgreSQL does not report them. If one was in doubt, and is
+    /// reported, the rows that it touched are forgotten then.
+    pub(super) fn forget_failed(&mut self, commits: &[Commit], results: &Result<Vec<Result<Csn>>>) {
+        for (number, commit) in commits.iter().enumerate() {
+            let result = results.as_ref().map(|results| results.get(number));
+            if !matches!(result, Ok(Some(Ok(_)))) {
+                self.own.remove(&commit.transaction);
             }
         }
     }

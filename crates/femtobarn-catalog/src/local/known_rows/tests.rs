@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::commit::NewVersion;
+use crate::error::Error;
 use crate::rows::{BlobRange, EnvelopeRange};
 
 const DATABASE: DatabaseId = DatabaseId(1);
@@ -202,6 +203,22 @@ fn a_version_of_this_process_is_known_once_its_commit_is_seen_in_postgresql() {
     let all = [(1, ALL), other, (3, CommitTouch::of(&commit))];
     known.take_over(&told(1, 0, &all)).unwrap();
     assert_eq!((entries(&known), known.own.len()), (Some(Some(7)), 0));
+    // Another commit of a transaction with the same id.
+    known.note_own(&[own_commit(4)]);
+    let other = CommitTouch::Rows(TouchedRows::container(DATABASE, EVENTS));
+    known.take_over(&told(3, 0, &[(3, CommitTouch::of(&commit)), (4, other)])).unwrap();
+    assert_eq!((entries(&known), known.own.len()), (None, 0));
+}
+
+#[test]
+fn what_failed_commits_would_have_written_is_forgotten() {
+    let mut known = KnownRows::default();
+    let group = [own_commit(2), own_commit(3)];
+    known.note_own(&group);
+    known.forget_failed(&group, &Ok(vec![Err(Error::Moving), Ok(Csn(2))]));
+    assert_eq!(known.own.keys().collect::<Vec<_>>(), [&group[1].transaction]);
+    known.forget_failed(&group, &Err(Error::Moving));
+    assert!(known.own.is_empty());
 }
 
 #[test]
