@@ -215,7 +215,8 @@ catalogue! {
         /// `after`.
         ///
         /// # Errors
-        /// The common errors of [`Catalogue`].
+        /// The common errors of [`Catalogue`]; [`Error::Unavailable`] if it is not known, because the catalogue is read
+        /// at a standby of PostgreSQL, which may lack commits.
         fn find_commit(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>>;
 
         /// The newest commit made at or before `time_us`, in microseconds since 1970; 0 if there is none.

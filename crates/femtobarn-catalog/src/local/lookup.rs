@@ -3,13 +3,11 @@
 use uuid::Uuid;
 
 use super::LocalCatalogue;
-use super::barrier::note_lookup;
 use super::decode::{
     class_row, commit_row, container_at, container_row, database_row, number, uuid, version_at,
     version_row,
 };
 use super::known_rows::{KnownRows, RowsToWrite};
-use super::postgres_writer::wait_for_standby;
 use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::locks::NewestRows;
@@ -350,26 +348,6 @@ impl LocalCatalogue {
     pub fn commit_by_csn(&self, csn: Csn) -> Result<CommitRow> {
         self.one(&format!("{COMMIT} WHERE csn = ?1"), [signed(csn.0)], commit_row)?
             .ok_or_else(|| names::not_found("commit", &csn.to_string(), vec![]))
-    }
-
-    /// The commit of a transaction, if it made one, for a client that lost the answer. Searches only commits after
-    /// `after`: pass the snapshot that the transaction started from.
-    pub fn find_commit(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
-        self.connections.current()?.wait_durable()?;
-        let find = "SELECT csn FROM commits WHERE csn > ?1 AND transaction_uuid = ?2";
-        let csn = |row: &Row<'_>| number(row, 0).map(Csn);
-        let of = params![signed(after.0), transaction.as_bytes()];
-        if self.is_in_postgres() && !self.connections.is_read_only() {
-            // A process that has ended may have left a COMMIT in progress at the server, which holds the lock until the
-            // commit is visible. So this takes the lock first.
-            return self.connections.write_aside_as_anyone(|sql| {
-                let found = sql.prepare_cached(find)?.query_row(of, csn).optional()?;
-                // A commit that was sent, and has no lock yet, has no effect from now on.
-                found.map_or_else(|| note_lookup(sql), |_| wait_for_standby(sql))?;
-                Ok(found)
-            });
-        }
-        self.one(find, of, csn)
     }
 
     /// The newest commit made at or before `time_us`, in microseconds since 1970; 0 if there is none.

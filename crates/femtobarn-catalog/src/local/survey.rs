@@ -10,14 +10,15 @@ use super::LocalCatalogue;
 use super::barrier::note_lookup;
 use super::decode::{class_row, container_row, database_row, number, uuid, version_row};
 use super::lookup::{VERSION, all};
-use crate::error::Result;
+use super::postgres_writer::wait_for_standby;
+use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
 use crate::numbers::{signed, unsigned};
 use crate::rows::{
     ClassRow, ContainerRecord, Counts, DatabaseRecord, DatabaseRow, NameRow, VersionRow,
 };
-use crate::sql::{Row, RowResult, SqlConnection, SqlResult, params};
+use crate::sql::{OptionalExtension, Row, RowResult, SqlConnection, SqlResult, params};
 
 /// Selects each database with its last name.
 const DATABASES: &str = "SELECT d.id, d.uuid, \
@@ -44,6 +45,39 @@ impl LocalCatalogue {
             return Ok(());
         }
         self.connections.write_aside_as_anyone(note_lookup)
+    }
+
+    /// The commit of a transaction, if it made one, for a client that lost the answer. Searches only commits after
+    /// `after`: pass the snapshot that the transaction started from.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if it is not found in PostgreSQL where that takes no changes, as at a standby: it may be
+    /// committed nevertheless, or later.
+    pub fn find_commit(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
+        self.connections.current()?.wait_durable()?;
+        let find = "SELECT csn FROM commits WHERE csn > ?1 AND transaction_uuid = ?2";
+        let csn = |row: &Row<'_>| number(row, 0).map(Csn);
+        let of = params![signed(after.0), transaction.as_bytes()];
+        let is_in_postgres = self.is_in_postgres();
+        if is_in_postgres && !self.connections.is_read_only() {
+            // A process that has ended may have left a COMMIT in progress at the server, which holds the lock until the
+            // commit is visible. So this takes the lock first.
+            return self.connections.write_aside_as_anyone(|sql| {
+                let found = sql.prepare_cached(find)?.query_row(of, csn).optional()?;
+                // A commit that was sent, and has no lock yet, has no effect from now on.
+                found.map_or_else(|| note_lookup(sql), |_| wait_for_standby(sql))?;
+                Ok(found)
+            });
+        }
+        match self.one(find, of, csn)? {
+            None if is_in_postgres => Err(Error::Unavailable {
+                what: format!(
+                    "whether transaction {transaction} was committed is not known, because PostgreSQL takes no changes \
+                     here and may lack commits; ask again where it takes changes"
+                ),
+            }),
+            found => Ok(found),
+        }
     }
 
     /// The first commit of each transaction after the commit given with it, for the transactions that made one. The

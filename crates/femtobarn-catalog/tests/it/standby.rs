@@ -4,7 +4,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use femtobarn_catalog::{Commit, Csn, LocalCatalogue};
+use femtobarn_catalog::{Commit, Csn, ErrorKind, LocalCatalogue};
+use uuid::Uuid;
 
 use crate::postgres::Postgres;
 use crate::storm::Storm;
@@ -30,6 +31,10 @@ fn a_standby_that_is_promoted_has_all_that_was_acknowledged() {
     let reader = LocalCatalogue::open(&beside).unwrap();
     assert!(reader.is_read_only());
     assert!(reader.head().unwrap() > Csn::ZERO);
+    let there = reader.commit_by_csn(Csn(1)).unwrap().transaction;
+    assert_eq!(reader.find_commit(there, Csn::ZERO).unwrap(), Some(Csn(1)));
+    let unknown = reader.find_commit(Uuid::from_u128(7), Csn::ZERO).unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::Unavailable, "{unknown}");
 
     let is_cancelled = |primary: &mut Postgres| {
         let waits = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
