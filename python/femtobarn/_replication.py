@@ -185,7 +185,8 @@ def promote(folder: str | os.PathLike[str], url: str, *, force: bool = False) ->
         Where the copy is served from now on; the former leader names it to clients that still ask for
         changes.
     force
-        Whether to leave a leader behind that does not answer. Commits that it accepted and this copy lacks
+        Whether to leave a leader behind that does not answer, or cannot write that it is succeeded
+        because its disk is full or has failed. Commits that it accepted and this copy lacks
         are lost, unless they are read from it later; as soon as it comes back, ``femtobarn serve`` on this
         folder stops it. In the folder of a leader that was succeeded: whether it leads again, because the
         promotion cannot be completed.
@@ -195,7 +196,7 @@ def promote(folder: str | os.PathLike[str], url: str, *, force: bool = False) ->
     DeniedError
         If the folder follows no leader, or this client has no right to promote copies there.
     UnavailableError
-        If the leader does not answer, and `force` is not set.
+        If the leader does not answer, or cannot write, and `force` is not set.
     ConflictError
         If another copy was promoted already, or this one has another history.
     BusyError

@@ -53,7 +53,7 @@ def promote_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="promote even if the leader does not answer; commits that only it has are lost",
+        help="promote even if the leader does not answer or cannot write; commits that only it has are lost",
     )
 
 
@@ -92,8 +92,8 @@ def promote_copy(options: argparse.Namespace) -> None:
     )
     if done.untold_leader:
         text += (
-            f"\n{done.untold_leader} did not answer and has not been notified: run femtobarn serve on this "
-            "folder, which notifies it as soon as it answers"
+            f"\n{done.untold_leader} was left behind and has not been notified: run femtobarn serve on this "
+            "folder, which notifies it as soon as it can"
         )
     emit(options, asdict(done), text)
 

@@ -26,7 +26,7 @@ pub struct Promotion {
     pub head: Csn,
     /// The generation that begins with it.
     pub generation: u64,
-    /// The URL of the former leader if it did not answer: it must still be informed, and commits that it took after
+    /// The URL of the former leader if it was left behind: it must still be informed, and commits that it took after
     /// `head` are not here.
     pub untold: Option<String>,
     /// Stores that could not be marked, each with the reason, if the former leader was not informed: it may still
@@ -38,14 +38,16 @@ pub struct Promotion {
 
 /// Makes the follower in `folder` the leader of its federation, served at `url` from now on. Once everything is copied,
 /// the former leader is informed, so that it takes no more changes, and the commits that it took meanwhile are copied.
-/// With `is_forced`, a leader that does not answer is left behind. A failed promotion may be repeated.
+/// With `is_forced`, a leader is left behind that does not answer, or cannot write that it is succeeded: its disk is
+/// full or has failed. A failed promotion may be repeated.
 ///
 /// With `is_forced`, a leader that was succeeded leads again, for a promotion that cannot be completed.
 ///
 /// # Errors
 /// `Busy` if a process follows in the folder; `Denied` if the federation there is no follower; `Unavailable` if the
-/// leader does not answer and `is_forced` is not set; `Conflict` if another follower was promoted, or the histories
-/// differ; `Corrupt` if the copy is between two commits, or not complete yet, and its leader does not answer.
+/// leader does not answer, or cannot write, and `is_forced` is not set; `Conflict` if another follower was promoted, or
+/// the histories differ; `Corrupt` if the copy is between two commits, or not complete yet, and its leader does not
+/// answer.
 pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
     let here = LocalCatalogue::open(folder)?;
     let of = match here.role()? {
@@ -77,8 +79,8 @@ pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
         Err(error) if error.kind() == ErrorKind::Unavailable => {
             return Err(femtobarn_catalog::Error::Unavailable {
                 what: format!(
-                    "{error}. Start it, or promote with --force: its commits after commit {} are then lost, unless it \
-                     returns",
+                    "{error}. Start it again, or promote with --force: its commits after commit {} are then lost, unless \
+                     it returns",
                     here.head()?
                 ),
             }
@@ -157,9 +159,21 @@ fn take_over(of: &str, here: &LocalCatalogue, url: &str) -> Result<Successor> {
     let successor = here.begin_promotion(url)?;
     follower.catch_up()?;
     complete_keys(here)?;
-    let last = follower.leader().yield_to(&successor)?;
+    let last = follower.leader().yield_to(&successor).map_err(|error| cannot_yield(of, error))?;
     follower.take_all(last)?;
     Ok(successor)
+}
+
+/// The error of a leader that refuses to yield. If it cannot write that it is succeeded, it is as one that does not
+/// answer: it may take commits once it is started again.
+fn cannot_yield(of: &str, error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Closed | ErrorKind::Full | ErrorKind::Io => {
+            let what = format!("{of} cannot write that it is succeeded: {error}");
+            femtobarn_catalog::Error::Unavailable { what }.into()
+        }
+        _ => error,
+    }
 }
 
 /// Completes the chains of keys in the files of open databases: only headers beside data were copied.
