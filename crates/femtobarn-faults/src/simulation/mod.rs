@@ -39,6 +39,12 @@ use std::net::Ipv4Addr;
 pub const PORT: u16 = 1094;
 /// A promoted server prints this when its former leader knows of it, or has never been left behind.
 pub const TOLD: &str = "told";
+/// A server prints this after each vacuum.
+pub const VACUUMED: &str = "vacuumed";
+/// A promotion prints this word and the newest commit, and then the URL of the former leader if that was left behind.
+pub const PROMOTED: &str = "promoted";
+/// The beginning of the lines in which a reader reports that a snapshot was given up.
+pub const GIVEN_UP: &str = "given up: ";
 
 /// The URL of the federation at a simulated server.
 pub fn url_of(host: Ipv4Addr) -> String {

@@ -3,8 +3,8 @@
 //! 1. The history of the federation is one of snapshot isolation; every acknowledged commit is in it, once, in the order of their
 //!    numbers, by which their times are in order, too.
 //! 2. A copy has the first commits of its leader, and each snapshot that was read there is one of the leader.
-//! 3. A promotion loses no acknowledged commit, unless it was forced. A forced one loses the last commits of the former leader, which
-//!    still has them, as another history of snapshot isolation.
+//! 3. A promotion loses no acknowledged commit, unless it was forced and left the leader behind. Then it loses the last
+//!    commits of that leader, which still has them, as another history of snapshot isolation.
 //! 4. One of the two takes changes. The other one refuses them, and names the one that does.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +17,7 @@ use femtobarn::{
 
 use super::clock::are_in_order;
 use super::plan::{FOLLOWER, LEADER, SITES};
+use super::site::PrintedPromotion;
 use super::url_of;
 use crate::history::{ObservedTransaction, RegisterOperation, TransactionOutcome, recorder};
 
@@ -30,10 +31,17 @@ struct FinalState {
 /// The fate of a copy.
 pub(super) struct CopyFate {
     pub(super) is_promoted: bool,
-    /// Whether the promotion may have left the leader behind.
+    /// Whether the promotion was forced.
     pub(super) is_forced: bool,
-    /// The newest commit when it was promoted, if that is known.
-    pub(super) promoted_at: Option<u64>,
+    /// The promotion, if it could print that.
+    pub(super) promotion: Option<PrintedPromotion>,
+}
+
+impl CopyFate {
+    /// Whether the promotion may have left the leader behind.
+    fn may_lose(&self) -> bool {
+        self.is_forced && self.promotion.is_none_or(|promotion| promotion.left_behind)
+    }
 }
 
 /// The results of the checks.
@@ -43,6 +51,8 @@ pub(super) struct FinalCounts {
     pub(super) commits: u64,
     /// The number of commits that only a leader that was left behind has.
     pub(super) left_behind: u64,
+    /// The number of snapshots that were read at the copy.
+    pub(super) readings: u64,
 }
 
 /// Checks a federation without a copy.
@@ -56,7 +66,7 @@ pub(super) fn check_alone(
     let state = FinalState::open(folder)?;
     let commits = recorder::judge(&state.federation, history)?;
     state.check_sound()?;
-    Ok(FinalCounts { commits, left_behind: 0 })
+    Ok(FinalCounts { commits, left_behind: 0, readings: 0 })
 }
 
 /// Checks a federation and its copy. `readings` are snapshots that were read at the copy, in their order.
@@ -82,7 +92,7 @@ pub(super) fn check_copied(
         state.check_acknowledged(&history, &lost)?;
     }
     let words = going_on.words(&history);
-    going_on.check_readings(&words, readings)?;
+    let readings = going_on.check_readings(&words, readings)?;
     let behind = if fate.is_promoted { &leader } else { &copy };
     if lost.is_empty() {
         let lists = behind.lists()?;
@@ -99,7 +109,7 @@ pub(super) fn check_copied(
     check_roles(&leader, &copy, fate.is_promoted)?;
     leader.check_sound()?;
     copy.check_sound()?;
-    Ok(FinalCounts { commits, left_behind: lost.len() as u64 })
+    Ok(FinalCounts { commits, left_behind: lost.len() as u64, readings })
 }
 
 /// Checks which commits only one of the two has, beside so many common ones.
@@ -116,14 +126,15 @@ fn check_branches(
             copy.head()
         ));
     }
-    if fate.is_promoted && !fate.is_forced && common < leader.commits.len() {
+    if fate.is_promoted && !fate.may_lose() && common < leader.commits.len() {
         return Err(format!(
-            "a promotion that was not forced has lost commits {} to {}",
+            "a promotion that left no leader behind has lost commits {} to {}",
             common_csn + 1,
             leader.head()
         ));
     }
-    if let Some(head) = fate.promoted_at.filter(|head| *head > common_csn) {
+    let promoted_at = fate.promotion.map(|promotion| promotion.head);
+    if let Some(head) = promoted_at.filter(|head| *head > common_csn) {
         return Err(format!(
             "the copy was promoted at commit {head}, and has the same commits to {common_csn} only"
         ));
@@ -250,25 +261,26 @@ impl FinalState {
     }
 
     /// Checks that snapshots which were read are those of the same commits here, and that none is older than the one before.
+    /// Returns their number.
     fn check_readings(
         &self,
         words: &BTreeMap<u64, u64>,
         readings: &[ObservedTransaction],
-    ) -> Result<(), String> {
-        let mut before = 0;
+    ) -> Result<u64, String> {
+        let (mut before, mut count) = (0, 0);
         for reading in readings {
             let TransactionOutcome::Committed(csn) = reading.outcome else { continue };
             if csn < before {
                 return Err(format!("snapshot {csn} was read at the copy after {before}"));
             }
-            before = csn;
+            (before, count) = (csn, count + 1);
             let lists = self.lists_until(csn, words)?.into_iter();
             let expected = lists.map(|(register, list)| RegisterOperation::Read(register, list));
             if !expected.eq(reading.operations.iter().cloned()) {
                 return Err(format!("snapshot {csn} is not that of the leader: {reading:?}"));
             }
         }
-        Ok(())
+        Ok(count)
     }
 
     /// Makes a database.

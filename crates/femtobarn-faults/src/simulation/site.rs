@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::plan::{LEADER, MILLISECOND, SITES};
 use super::world::{ProcessOutput, World};
-use super::{PORT, TOLD, url_of};
+use super::{PORT, PROMOTED, TOLD, VACUUMED, url_of};
 
 const SECOND: u64 = 1000 * MILLISECOND;
 /// The beginning of the last error line of a server that cannot start.
@@ -58,6 +58,17 @@ pub(super) struct SimulatedSite {
     next_look: u64,
     /// How many times the process was killed more often than started.
     ends: u64,
+    /// The number of processes that were started.
+    pub(super) starts: u64,
+}
+
+/// The output of a promotion.
+#[derive(Clone, Copy)]
+pub(super) struct PrintedPromotion {
+    /// The newest commit of the copy.
+    pub(super) head: u64,
+    /// Whether the leader was left behind.
+    pub(super) left_behind: bool,
 }
 
 /// Counts at the moment when the process was started.
@@ -102,6 +113,7 @@ impl SimulatedSite {
             restart: None,
             next_look: 0,
             ends: 0,
+            starts: 0,
         };
         let [disk, trace] = site.disk();
         fs::create_dir(&disk).map_err(|error| format!("{}: {error}", disk.display()))?;
@@ -127,6 +139,7 @@ impl SimulatedSite {
 
     pub(super) fn start(&mut self, world: &mut World) -> Result<(), String> {
         self.restart = None;
+        self.starts += 1;
         // The leader may have failed before, and refuse since then what this process asks for.
         let depends_on_leader = matches!(self.task, SiteTask::Follow | SiteTask::Promote { .. });
         let failures = if depends_on_leader { 0 } else { self.failures(world) };
@@ -273,9 +286,18 @@ impl SimulatedSite {
         world.is_listening(self.host, PORT) && is_complete
     }
 
-    /// The newest commit of the copy when it was promoted, if the promotion could say that.
-    pub(super) fn promoted_at(&self) -> Option<u64> {
-        self.output().lines().find_map(|line| line.parse().ok())
+    /// The promotion of the copy, if it could print that.
+    pub(super) fn promotion(&self) -> Option<PrintedPromotion> {
+        self.output().lines().find_map(|line| {
+            let mut words = line.strip_prefix(PROMOTED)?.split_whitespace();
+            let head = words.next()?.parse().ok()?;
+            Some(PrintedPromotion { head, left_behind: words.next().is_some() })
+        })
+    }
+
+    /// The number of vacuums.
+    pub(super) fn vacuums_made(&self) -> u64 {
+        self.output().lines().filter(|line| *line == VACUUMED).count() as u64
     }
 
     /// Whether the process serves, and has nothing left to do: a copy has all commits, or the former leader knows its successor.

@@ -16,8 +16,8 @@ use super::plan::{
     PlannedFault, SITES, host_of, plan,
 };
 use super::site::{SimulatedSite, SiteTask, start_process};
-use super::url_of;
 use super::world::World;
+use super::{GIVEN_UP, url_of};
 use crate::history::ObservedTransaction;
 use crate::random::SplitMix;
 
@@ -45,6 +45,12 @@ pub struct StorySummary {
     pub commits: u64,
     /// The number of commits that only a leader that was left behind has.
     pub left_behind: u64,
+    /// The number of copies that were promoted.
+    pub promotions: u64,
+    /// The number of snapshots that were read at a copy.
+    pub readings: u64,
+    /// The number of vacuums.
+    pub vacuums: u64,
     /// The number of faults that began.
     pub faults: u64,
     /// The number of calls of threads to the simulation.
@@ -358,11 +364,20 @@ impl Story {
         self.check_threads()?;
         let mut trace = DefaultHasher::new();
         trace.write_u64(self.world.trace());
-        let FinalCounts { commits, left_behind } = self.check_federation(&mut trace)?;
-        let milliseconds = self.world.now() / MILLISECOND;
-        let (trace, steps) = (trace.finish(), self.world.steps());
-        let strikes = std::mem::take(&mut self.strikes);
-        Ok(StorySummary { trace, commits, left_behind, faults, steps, milliseconds, strikes })
+        let FinalCounts { commits, left_behind, readings } = self.check_federation(&mut trace)?;
+        let is_promoted = |site: &&SimulatedSite| site.task == SiteTask::Lead;
+        Ok(StorySummary {
+            trace: trace.finish(),
+            commits,
+            left_behind,
+            promotions: self.sites.iter().filter(is_promoted).count() as u64,
+            readings,
+            vacuums: self.sites.iter().map(SimulatedSite::vacuums_made).sum(),
+            faults,
+            steps: self.world.steps(),
+            milliseconds: self.world.now() / MILLISECOND,
+            strikes: std::mem::take(&mut self.strikes),
+        })
     }
 
     /// Makes the federation and starts its servers, with no fault until a copy is complete; then starts the clients.
@@ -383,6 +398,27 @@ impl Story {
         (0..CLIENTS).try_for_each(|client| self.start_client(client))
     }
 
+    /// Checks that the reader lost at most one snapshot each time that the copy's server was away from it: the server was
+    /// restarted, a path between the two was blocked, or connections were dropped.
+    fn check_given_up(&self, copy: &SimulatedSite) -> Result<(), String> {
+        let pair = [host_of(READER), copy.host];
+        let is_break = |(_, event): &&(u64, PlannedEvent)| match event {
+            PlannedEvent::Way(from, to, true) => pair.contains(from) && pair.contains(to),
+            PlannedEvent::DropConnections(host) => pair.contains(host),
+            _ => false,
+        };
+        let breaks = copy.starts - 1 + self.events.iter().filter(is_break).count() as u64;
+        let errors = self.errors(&format!("client{READER}"));
+        let given_up = errors.lines().filter(|line| line.starts_with(GIVEN_UP)).count() as u64;
+        if given_up <= breaks {
+            Ok(())
+        } else {
+            Err(format!(
+                "{given_up} snapshots were given up, and the server was away {breaks} times"
+            ))
+        }
+    }
+
     fn check_federation(&self, trace: &mut impl Hasher) -> Result<FinalCounts, String> {
         let mut told =
             (0..CLIENTS).map(|client| self.told(client, trace)).collect::<Result<Vec<_>, _>>()?;
@@ -395,8 +431,9 @@ impl Story {
         let fate = CopyFate {
             is_promoted: copy.task == SiteTask::Lead,
             is_forced: copy.was_forced,
-            promoted_at: copy.promoted_at(),
+            promotion: copy.promotion(),
         };
+        self.check_given_up(copy)?;
         let folders = [leader, copy].map(SimulatedSite::federation);
         check_copied(&folders, &fate, told.concat(), &readings)
     }

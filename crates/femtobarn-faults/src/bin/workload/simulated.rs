@@ -7,7 +7,7 @@
 //! | `serve DISK TRACE ADDRESS VACUUM` | serves it until it is killed, and records likewise |
 //! | `lead DISK TRACE ADDRESS VACUUM` | serves a promoted copy, and tells its former leader; prints `told` when that knows |
 //! | `follow DISK TRACE ADDRESS LEADER` | as `femtobarn follow` with a port; prints the commit here and the leader's after each step |
-//! | `promote DISK TRACE URL HOW` | promotes the copy, by force if `HOW` is `force`; prints its newest commit |
+//! | `promote DISK TRACE URL HOW` | promotes the copy, by force if `HOW` is `force`; prints the result |
 //! | `write WRITER COUNT URL...` | is one writer of a history; prints its transactions, each before it commits, too |
 //! | `read COUNT URL` | reads all registers so many times; prints these transactions |
 //!
@@ -25,7 +25,7 @@ use femtobarn::{
 };
 use femtobarn_faults::history::recorder::{self, RegisterWriter, Surroundings};
 use femtobarn_faults::history::{IsolationLevel, ObservedTransaction};
-use femtobarn_faults::simulation::{PORT, TOLD, url_of};
+use femtobarn_faults::simulation::{GIVEN_UP, PORT, PROMOTED, TOLD, VACUUMED, url_of};
 use femtobarn_server::Server;
 use femtobarn_server::config::{Allowed, AuthConfig, Config, ExportConfig, LogConfig, TlsConfig};
 
@@ -81,7 +81,8 @@ fn run_on_disk(command: &str, folder: &Path, words: &[&str]) -> Result<(), Strin
             if !promoted.unsound.is_empty() {
                 return Err(format!("a promoted copy is damaged: {:?}", promoted.unsound));
             }
-            println!("{}", promoted.head);
+            let untold = promoted.untold.map_or(String::new(), |url| format!(" {url}"));
+            println!("{PROMOTED} {}{untold}", promoted.head);
             Ok(())
         }
         _ => Err(unknown()),
@@ -136,8 +137,11 @@ fn vacuum_if(is_wanted: bool, folder: &Path) {
             sleep(pause);
             pause *= 2;
             match vacuum() {
-                Ok(_) => {}
-                Err(error) if is_followed_on(error.kind()) || is_refusal(error.kind()) => {
+                Ok(report) => {
+                    assert!(report.skipped.is_empty(), "vacuum: {report:?}");
+                    println!("{VACUUMED}");
+                }
+                Err(error) if may_be_repeated(error.kind()) || is_refusal(error.kind()) => {
                     eprintln!("vacuum: {error}");
                 }
                 Err(error) => panic!("vacuum: {error}"),
@@ -188,14 +192,11 @@ fn follow(folder: &Path, address: &str, leader: &str) -> Result<(), String> {
 
 /// Whether `femtobarn follow` tries again after an error.
 fn is_followed_on(kind: ErrorKind) -> bool {
-    let kinds = [
-        ErrorKind::Busy,
-        ErrorKind::Corrupt,
-        ErrorKind::Full,
-        ErrorKind::Io,
-        ErrorKind::Unavailable,
-    ];
-    kinds.contains(&kind)
+    kind == ErrorKind::Corrupt || may_be_repeated(kind)
+}
+
+fn may_be_repeated(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Busy | ErrorKind::Full | ErrorKind::Io | ErrorKind::Unavailable)
 }
 
 /// Opens a federation at one of some servers; the first attempt is at the one of this number, the next ones at those that follow.
@@ -242,7 +243,7 @@ fn read(count: &str, url: &str) -> Result<(), String> {
         match recorder::read_all(&federation) {
             Ok(transaction) => tell(transaction),
             // The snapshot was given up while the server was away.
-            Err(error) if error.kind() == ErrorKind::Conflict => eprintln!("{error}"),
+            Err(error) if error.kind() == ErrorKind::Conflict => eprintln!("{GIVEN_UP}{error}"),
             Err(error) if recorder::is_failure(error.kind()) => {
                 eprintln!("{error}");
                 sleep(PAUSE);
