@@ -167,7 +167,9 @@ impl FederationService {
         lost
     }
 
-    fn pin_all(
+    /// Pins the claimed snapshots that the session does not pin yet. Returns the newest commit, and the claimed snapshots
+    /// that no longer exist: their readers give up, so a catalogue that does not answer must not make one look lost.
+    pub(super) fn pin_all(
         &self,
         session: &CatalogueSession,
         generation: u64,
@@ -175,9 +177,13 @@ impl FederationService {
     ) -> Result<(Csn, Vec<Csn>)> {
         let mut lost = Vec::new();
         for (csn, count) in &claims.pins {
-            let is_pinned = session.lock().pins.contains_key(csn);
-            if !is_pinned && self.pin_now(session, generation, Some(*csn), *count).is_err() {
-                lost.push(*csn);
+            if session.lock().pins.contains_key(csn) {
+                continue;
+            }
+            match self.pin_now(session, generation, Some(*csn), *count) {
+                Ok(_) => {}
+                Err(Error::NotFound { .. }) => lost.push(*csn),
+                Err(error) => return Err(error),
             }
         }
         Ok((self.catalog.head()?, lost))

@@ -143,6 +143,20 @@ fn locks_and_pins_are_not_freed_by_an_earlier_stream() {
     });
 }
 
+/// Its reader was once told that the snapshot had been given up.
+#[test]
+fn a_claimed_snapshot_that_exists_is_not_lost_if_it_cannot_be_pinned() {
+    run(async |service| {
+        let mut claims = claims();
+        let first = open(&service, &claims).await;
+        open(&service, &claims).await;
+        claims.pins = vec![(first.head, 1)];
+        let pinned = service.pin_all(&first.session, first.generation, &claims);
+        assert_eq!(pinned.unwrap_err().kind(), ErrorKind::Closed);
+        assert_eq!(open(&service, &claims).await.lost_pins, []);
+    });
+}
+
 /// Its locks once stayed for ever.
 #[test]
 fn a_session_ends_whose_client_breaks_off_while_it_is_opened() {
