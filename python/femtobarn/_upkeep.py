@@ -153,7 +153,7 @@ class VacuumReport:
     busy: list[str]
     """Databases with a writer, which were not searched for unreferenced bytes."""
     skipped: list[tuple[str, str]]
-    """Databases that were skipped, each with the reason."""
+    """Databases that were skipped and lock files that could not be removed, each with the reason."""
     complete: bool
     """Whether the vacuum reached its end."""
 

@@ -155,9 +155,30 @@ impl LockFile {
         Ok(LockFile { file, path: path.to_owned() })
     }
 
-    /// Opens the file as [`LockFile::open_read_only`] does, if it exists.
+    /// Opens the file as [`LockFile::open_read_only`] does, if it exists. A vacuum may remove it at any time.
     pub(super) fn open_if_there(path: &Path) -> Result<Option<Self>> {
-        if path.is_file() { Self::open_read_only(path).map(Some) } else { Ok(None) }
+        match File::open(path) {
+            Ok(file) => Ok(Some(LockFile { file, path: path.to_owned() })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("cannot open the lock file", path, error)),
+        }
+    }
+
+    /// Removes the file from its folder, unless an owner holds a lock in it or waits for one. An owner that has it open
+    /// finds out by [`LockFile::is_in_place`].
+    pub(super) fn remove_if_unused(&self) -> Result<()> {
+        if !self.try_lock(LockKind::Exclusive, Span::all())? {
+            return Ok(());
+        }
+        let remove = || {
+            fs::remove_file(&self.path)
+                .map_err(|error| Error::io("cannot remove the lock file", &self.path, error))
+        };
+        let removed =
+            self.is_in_place().and_then(|is_in_place| if is_in_place { remove() } else { Ok(()) });
+        // A child that was forked meanwhile has the file open, too, so closing it here would not free the lock.
+        self.unlock(Span::all());
+        removed
     }
 
     /// Whether the path still leads to this file: it was neither removed nor replaced.
@@ -287,4 +308,24 @@ pub(super) fn names_in(folder: &Path) -> Result<Vec<String>> {
     };
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     Ok(names.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removed_file_is_not_locked_although_a_child_has_inherited_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("7");
+        let [creator, file] = [&path, &path].map(|path| LockFile::open(path).unwrap());
+        // A forked child has the same open file description.
+        let inherited = file.file.try_clone().unwrap();
+        file.remove_if_unused().unwrap();
+        drop(file);
+        assert!(!creator.is_in_place().unwrap());
+        assert!(creator.try_lock(LockKind::Exclusive, Span::hold(0)).unwrap());
+        drop(inherited);
+        assert!(LockFile::open_if_there(&path).unwrap().is_none());
+    }
 }

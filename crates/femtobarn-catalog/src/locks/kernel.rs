@@ -263,20 +263,24 @@ impl Drop for KernelGuard {
     }
 }
 
-/// Removes the files of databases that are not in `known`, except those in which a lock is held or waited for.
-pub(super) fn remove_unused(locks: &Path, known: &HashSet<DatabaseId>) -> Result<()> {
+/// Removes the files of databases that are not in `known`, except those in which a lock is held or waited for. Returns
+/// the files that cannot be used or removed, with the reasons.
+///
+/// # Errors
+/// [`Error::Io`] if the folder cannot be listed.
+pub(super) fn remove_unused(
+    locks: &Path,
+    known: &HashSet<DatabaseId>,
+) -> Result<Vec<(String, Error)>> {
+    let mut failed = vec![];
     for name in names_in(locks)? {
         let Some(Some(database)) = database_of_file(&name) else { continue };
         if known.contains(&database) {
             continue;
         }
-        let path = locks.join(name);
-        let file = LockFile::open(&path)?;
         // With all bytes locked no owner has a lock, and the next one that takes one finds the file removed.
-        if file.try_lock(LockKind::Exclusive, Span::all())? && file.is_in_place()? {
-            fs::remove_file(&path)
-                .map_err(|error| Error::io("cannot remove the lock file", &path, error))?;
-        }
+        let removed = LockFile::open(&locks.join(&name)).and_then(|file| file.remove_if_unused());
+        failed.extend(removed.err().map(|error| (name, error)));
     }
-    Ok(())
+    Ok(failed)
 }

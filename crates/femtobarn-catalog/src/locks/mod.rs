@@ -24,7 +24,8 @@
 //!
 //! Invariants:
 //! 1. Safety never rests on a lock of a container: the version check of the commit does that.
-//! 2. When a process dies, the kernel frees its locks. There is nothing to clean up.
+//! 2. When a process dies, the kernel frees its locks, so nothing has to be repaired. The lock files of dropped
+//!    databases stay until a vacuum removes them.
 //! 3. Every [`LockOwner`] has an open file description of its own, so two transactions of one process exclude each
 //!    other as two processes do.
 //! 4. The 64 bytes of a slot name its exclusive holder, for error messages. They are written after the lock is

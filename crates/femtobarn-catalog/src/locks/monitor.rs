@@ -2,9 +2,10 @@
 //!
 //! Every answer is a snapshot, which may be out of date when it is read.
 
+use std::ops::Range;
 use std::path::Path;
 
-use super::file::{LockFile, LockKind, LockedRange, SLOT_BYTES, SPAN_BYTES, names_in};
+use super::file::{LockFile, LockKind, LockedRange, SLOT_BYTES, names_in};
 use super::target::{FIRST_CONTAINER_SLOT, LockTarget, SLOTS_END, database_of_file};
 use super::waiters::{self, Waiter};
 use crate::error::Result;
@@ -52,7 +53,7 @@ pub(super) fn holder(locks: &Path, target: &LockTarget) -> Result<Option<Holder>
     let Some(file) = LockFile::open_if_there(&path)? else { return Ok(None) };
     let slot = target.slot();
     let first = slot * SLOT_BYTES;
-    if file.locked_between(first, first + SPAN_BYTES)?.is_empty() {
+    if !file.locked_between(first, first + SLOT_BYTES)?.iter().any(|one| held_slot(one).is_some()) {
         return Ok(None);
     }
     match file.read_holder(slot)? {
@@ -83,8 +84,30 @@ fn held_in(file: &LockFile, database: Option<DatabaseId>) -> Result<Vec<HeldLock
     Ok(held)
 }
 
-/// The slot that a locked range holds; `None` if the range is the stair of a waiter.
+/// The slot that a locked range holds; `None` if the range is the stair of a waiter, or the whole file, which a vacuum
+/// is about to remove.
 fn held_slot(locked: &LockedRange) -> Option<u64> {
-    let first = locked.bytes.start;
-    first.is_multiple_of(SLOT_BYTES).then_some(first / SLOT_BYTES)
+    let Range { start: first, end } = locked.bytes;
+    (first.is_multiple_of(SLOT_BYTES) && end - first < SLOT_BYTES).then_some(first / SLOT_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::ContainerId;
+    use crate::locks::file::Span;
+
+    #[test]
+    fn file_that_is_being_removed_has_no_held_locks() {
+        let folder = tempfile::tempdir().unwrap();
+        let vacuum = LockFile::open(&folder.path().join("7")).unwrap();
+        let container = LockTarget::Container(DatabaseId(7), ContainerId(2));
+        assert!(vacuum.try_lock(LockKind::Exclusive, Span::all()).unwrap());
+        assert_eq!(held(folder.path()).unwrap(), []);
+        assert_eq!(holder(folder.path(), &container).unwrap(), None);
+        vacuum.unlock(Span::all());
+        assert!(vacuum.try_lock(LockKind::Exclusive, Span::hold(container.slot())).unwrap());
+        assert_eq!(held(folder.path()).unwrap().len(), 1);
+        assert!(holder(folder.path(), &container).unwrap().is_some());
+    }
 }

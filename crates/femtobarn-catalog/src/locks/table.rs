@@ -12,7 +12,7 @@ use super::monitor::{self, HeldLock};
 use super::owner::{LockGuard, LockOwner};
 use super::target::{LockCatalogue, LockTarget};
 use super::waiters::Waiter;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::holder::Holder;
 use crate::ids::{ContainerId, DatabaseId};
 use crate::paths::LOCKS_FOLDER;
@@ -78,23 +78,23 @@ impl LockTable {
         self.owner().lock_allocation(database)
     }
 
-    /// Removes the lock files of databases that are not in `known` and in which no lock is held; the next lock makes the file
-    /// again. Does nothing if a server keeps the locks.
+    /// Removes the lock files of databases that are not in `known` and in which no lock is held; the next lock makes
+    /// the file again. Returns the names of the files that cannot be used or removed, with the reasons. Does nothing if
+    /// a server keeps the locks.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) if a lock file cannot be used or removed.
-    pub fn remove_unused_files(&self, known: &HashSet<DatabaseId>) -> Result<()> {
+    /// [`Error::Io`] if the folder of the lock files cannot be listed.
+    pub fn remove_unused_files(&self, known: &HashSet<DatabaseId>) -> Result<Vec<(String, Error)>> {
         match &self.backend {
             Backend::Kernel(locks) => kernel::remove_unused(&locks.folder, known),
-            Backend::Leased(_) => Ok(()),
+            Backend::Leased(_) => Ok(vec![]),
         }
     }
 
     /// The current holder of a container's lock; `None` if it is free.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) if a lock file cannot be read;
-    /// [`Error::Unavailable`](crate::Error::Unavailable) if a server does not answer.
+    /// [`Error::Io`] if a lock file cannot be read; [`Error::Unavailable`] if a server does not answer.
     pub fn holder(&self, database: DatabaseId, container: ContainerId) -> Result<Option<Holder>> {
         let target = LockTarget::Container(database, container);
         match &self.backend {

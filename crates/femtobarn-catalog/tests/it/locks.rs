@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use femtobarn_catalog::{
-    ContainerId, DatabaseId, Error, ErrorKind, LockKind, LockOwner, LockStep, LockTable, LockTarget,
+    ContainerId, DatabaseId, Error, ErrorKind, LockGuard, LockKind, LockOwner, LockStep, LockTable,
+    LockTarget,
 };
 
 use crate::child::{Player, listen, say};
@@ -15,6 +16,8 @@ const DATABASE: DatabaseId = DatabaseId(3);
 const CONTAINER: ContainerId = ContainerId(7);
 const SHORT: Duration = Duration::from_millis(60);
 const LONG: Duration = Duration::from_secs(20);
+/// How often each owner locks in the race with a vacuum.
+const ROUNDS: usize = 100;
 
 #[test]
 fn owners_of_one_process_exclude_each_other() {
@@ -53,7 +56,7 @@ fn owner_holds_each_lock_at_most_once() {
 fn a_lock_file_that_was_removed_excludes_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let table = LockTable::new(folder.path());
-    let remove = || table.remove_unused_files(&HashSet::new()).unwrap();
+    let remove = || assert!(table.remove_unused_files(&HashSet::new()).unwrap().is_empty());
     let has_file = || folder.path().join("locks").join(DATABASE.to_string()).exists();
     let (one, two) = (table.owner(), table.owner());
     let lock = |owner: &LockOwner| owner.lock_container(DATABASE, CONTAINER, Duration::ZERO);
@@ -80,8 +83,59 @@ fn a_lock_file_that_was_removed_excludes_nobody() {
     remove();
     drop(allocates.lock_allocation(DATABASE).unwrap());
     assert!(has_file(), "the lock was taken in a new file");
-    table.remove_unused_files(&[DATABASE].into()).unwrap();
+    assert!(table.remove_unused_files(&[DATABASE].into()).unwrap().is_empty());
     assert!(has_file(), "its database is known");
+}
+
+#[test]
+fn two_owners_never_hold_a_lock_while_their_files_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = LockTable::new(folder.path());
+    let (holders, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
+    let hold = |guard| {
+        assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "two owners hold the lock");
+        std::thread::yield_now();
+        holders.fetch_sub(1, Ordering::SeqCst);
+        drop(guard);
+        std::thread::yield_now();
+    };
+    let work = |lock: &dyn Fn(&LockOwner) -> LockGuard| {
+        // Half of the locks are taken by an owner that has the file open, perhaps a removed one.
+        let old = table.owner();
+        for _ in 0..ROUNDS {
+            hold(lock(&old));
+            hold(lock(&table.owner()));
+        }
+    };
+    let run = |lock: &(dyn Fn(&LockOwner) -> LockGuard + Sync)| {
+        is_over.store(false, Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let remover = scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    assert!(table.remove_unused_files(&HashSet::new()).unwrap().is_empty());
+                }
+            });
+            let owners = [(); 2].map(|()| scope.spawn(|| work(lock)));
+            let ended = owners.map(|owner| owner.join());
+            is_over.store(true, Ordering::Relaxed);
+            remover.join().unwrap();
+            ended.into_iter().for_each(|it| it.unwrap());
+        });
+    };
+    run(&|owner| owner.lock_container(DATABASE, CONTAINER, LONG).unwrap());
+    run(&|owner| owner.lock_allocation(DATABASE).unwrap());
+}
+
+#[test]
+fn lock_file_that_cannot_be_removed_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = LockTable::new(folder.path());
+    drop(table.lock_container(DATABASE, CONTAINER, SHORT).unwrap());
+    std::fs::create_dir(folder.path().join("locks/12")).unwrap();
+    let failed = table.remove_unused_files(&HashSet::new()).unwrap();
+    let failed: Vec<_> = failed.iter().map(|(name, error)| (&name[..], error.kind())).collect();
+    assert_eq!(failed, [("12", ErrorKind::Io)]);
+    assert!(!folder.path().join("locks/3").exists(), "the others are removed");
 }
 
 #[test]

@@ -73,7 +73,7 @@ pub struct VacuumReport {
     pub files: Vec<PathBuf>,
     /// Databases with open transactions, which the second round skipped.
     pub busy: Vec<String>,
-    /// Databases that were skipped, with the reason.
+    /// Databases that were skipped, and lock files that could not be removed, with the reason.
     pub skipped: Vec<(String, String)>,
     /// Whether the vacuum was completed.
     pub is_complete: bool,
@@ -304,10 +304,14 @@ impl Vacuum<'_, '_> {
     }
 
     /// Removes the lock files of databases that are not in the catalogue any more, or never came into it.
-    fn remove_lock_files(&self) -> Result<()> {
+    fn remove_lock_files(&mut self) -> Result<()> {
         let all = self.inner.local()?.every_database()?;
         let known = all.iter().map(|record| record.row.id).collect();
-        Ok(self.inner.locks().remove_unused_files(&known)?)
+        let failed = self.inner.locks().remove_unused_files(&known)?;
+        let skipped =
+            failed.into_iter().map(|(name, e)| (format!("lock file {name}"), e.to_string()));
+        self.report.skipped.extend(skipped);
+        Ok(())
     }
 
     fn remember_files(&mut self, purgeable: &Purgeable) {
