@@ -22,11 +22,11 @@ __all__ = [
     "TransactionHandle", "UpkeepHandle", "ViewHandle", "WriterHandle", "__version__",
     "apply_storage_rules", "bearer_token", "change_global_tag", "compact", "count_fork",
     "default_config", "discard_copy", "drain_server", "evict", "global_tag_history", "global_tags",
-    "home_of", "identify",
+    "home_of", "identify", "inform_former_leader",
     "migrate", "move_database", "note_declaration", "oid_records", "open_branch", "open_job", "packed_fields",
     "payload_definition", "pin_file", "promote", "read_branches", "read_receipt", "rebuild_catalogue",
     "residences", "restore", "series_definition", "site_servers", "stage", "start_log",
-    "inform_former_leader", "tidy", "unpin_file", "vacuum",
+    "tidy", "unpin_file", "vacuum",
 ]  # fmt: skip
 
 __version__: Final[str]

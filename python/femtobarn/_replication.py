@@ -16,8 +16,8 @@ __all__ = [
     "Promotion",
     "follow",
     "forget_former_leader",
-    "promote",
     "inform_former_leader",
+    "promote",
 ]
 
 

@@ -150,7 +150,7 @@ def under_load(site: Site, folder: Path, settings: Settings) -> dict[str, Any]:
 
 
 def is_judged(trend: Trend, foreign_share: float) -> bool:
-    """Return whether a growing trend is a fault; other processes may have made the machine slower meanwhile."""
+    """Return whether a growing trend is a fault; other processes may have slowed the machine down."""
     is_of_speed = trend.unit == "s" or trend.name.startswith("threads of server")
     return not is_of_speed or foreign_share <= FOREIGN_SHARE
 
