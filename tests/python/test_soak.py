@@ -11,12 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machines import SERVERS
 from postgres_servers import program
 
 from soak.judge import check_ledger, operation_faults
 from soak.log import Operation
-from soak.run import is_judged
-from soak.samples import sample_of, ticks_of
+from soak.run import is_judged, series_of
+from soak.samples import FILE_KINDS, ProcessSample, Sample, sample_of, ticks_of
 from soak.slopes import Rule, Series, trend_of
 
 DEEDS = 12
@@ -94,13 +95,37 @@ def test_open_files_of_a_process_are_counted_by_kind(tmp_path: Path) -> None:
 
 
 def test_speed_is_not_judged_while_other_processes_have_the_processors() -> None:
-    grown = trend_of(memory(np.linspace(0.0, 1000.0, 60)), 0.0)
-    slower, threads = replace(grown, unit="s"), replace(grown, name="threads of server one", unit="")
-    assert [is_judged(it, 0.05) for it in (grown, slower, threads)] == [True, True, True]
-    assert [is_judged(it, 0.5) for it in (grown, slower, threads)] == [True, False, False]
+    grown = trend_of(memory(np.linspace(0.0, 1000.0, 90)), 0.0)
+    slower, leaked = replace(grown, unit="s"), replace(grown, name="threads of server one", unit="")
+    more = replace(leaked, growth=4 * leaked.allowed)
+    assert [is_judged(it, 0.05) for it in (grown, slower, leaked, more)] == [True] * 4
+    assert [is_judged(it, 0.5) for it in (grown, slower, leaked, more)] == [True, False, True, False]
     before = ticks_of(os.getpid())
     subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
     assert ticks_of(os.getpid()) > before, "it includes children that have ended"
+
+
+def served(files: tuple[int, int, int], at: float) -> Sample:
+    """A sample of servers with so many open files each."""
+    servers = {
+        name: ProcessSample(1, 0, 1, {kind: count if kind == "files" else 0 for kind in FILE_KINDS})
+        for name, count in zip(SERVERS, files, strict=True)
+    }
+    return Sample(at, servers, {}, 1, 0, 0, 0, 1, 0.0)
+
+
+def test_files_of_clients_that_move_are_no_leak_and_a_slow_one_is_found() -> None:
+    moving = [served((40 + step // 6, 40, 40 - step // 6), 10.0 * step) for step in range(60)]
+    leaking = [served((40 + step // 6,) * 3, 10.0 * step) for step in range(60)]
+    away = [replace(each, servers={SERVERS[0]: each.servers[SERVERS[0]]}) for each in moving[::3]]
+    for samples, verdict in (
+        (moving, "flat"),
+        (sorted(moving + away, key=lambda it: it.time), "flat"),
+        (leaking, "grows"),
+    ):
+        found = {it.name: trend_of(it, 0.0).verdict for it in series_of(samples, [], 0.0, 600.0)}
+        assert found["files of all servers"] == verdict
+        assert found[f"files of server {SERVERS[0]}"] == "flat"
 
 
 def told(number: int, outcome: str) -> Operation:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from femtobarn_reports.page import Picture, document, figures, grid, listed, section, tiles
 from femtobarn_reports.style import BLUE, CORAL, GREY, INK, SAND, TEAL, VIOLET, clean, picture, png, style
 
-from .run import FOREIGN_SHARE
+from .run import BUSY_THREADS, FOREIGN_SHARE
 
 __all__ = ["write_report"]
 
@@ -48,7 +48,7 @@ def write_report(run: Run, out: Path) -> Path:
     if run["foreign_share"] > FOREIGN_SHARE:
         verdict += (
             f"<p>Other processes of the machine had {run['foreign_share']:.0%} of its processors, so "
-            "latencies and threads of servers were not judged.</p>"
+            f"latencies were not judged, and threads of servers could grow {BUSY_THREADS} times as much.</p>"
         )
     body = [
         tiles(facts_of(run)),

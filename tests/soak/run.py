@@ -30,7 +30,7 @@ from .pool import ClientPool, Registers
 from .samples import FILE_KINDS, ProcessSample, Sample, Sampler
 from .slopes import Rule, Series, Trend, trend_of
 
-__all__ = ["FOREIGN_SHARE", "Settings", "is_judged", "run_soak"]
+__all__ = ["BUSY_THREADS", "FOREIGN_SHARE", "Settings", "is_judged", "run_soak"]
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = Path(__file__).with_name("soak.toml")
@@ -44,6 +44,8 @@ WARM_UP = 0.25
 """Share of the run that is not looked at for slopes."""
 FOREIGN_SHARE = 0.1
 """The share of the processors above which other processes may be the reason for slower operations."""
+BUSY_THREADS = 5
+"""How many times as much the threads of servers may grow then: each request has its thread for longer."""
 
 # What may grow over the rest of the run: a share of the median, or an amount.
 MEMORY, DESCRIPTORS, THREADS = Rule(0.1, 8e6), Rule(0.1, 5), Rule(0.1, 3)
@@ -55,7 +57,8 @@ CACHES = {"http": MEMORY, "conditions": Rule(0.1, 8e6 + (384 << 20))}
 FULL_SECONDS = 1800.0
 """A run of more than this is not short."""
 SERVED = {"sockets": Rule(0.5, 25), "files": Rule(0.5, 12)}
-"""Of servers: clients of one that fails go to another one, and stay there, with the files they have open."""
+"""Of one server: clients of one that fails go to another one, and stay there, with the files they have open.
+All servers together may have no more than `DESCRIPTORS`."""
 DISK, CATALOGUE = Rule(0.15, 0.3), Rule(0.15, 200)
 MEDIAN, SLOWEST = Rule(0.25, 0.005), Rule(0.5, 0.05)
 
@@ -127,7 +130,8 @@ def under_load(site: Site, folder: Path, settings: Settings) -> dict[str, Any]:
         trend_of(series, WARM_UP * seconds)
         for series in series_of(sampler.samples, operations, began, seconds)
     ]
-    foreign = float(np.median([sample.foreign_share for sample in sampler.samples]))
+    judged = [each for each in sampler.samples if each.time - began >= WARM_UP * seconds]
+    foreign = float(np.median([sample.foreign_share for sample in judged or sampler.samples]))
     faults += [str(it) for it in trends if it.verdict == "grows" and is_judged(it, foreign)]
     if seconds > LONG_SECONDS:
         # Each server and client is left alone for half of the time, and PostgreSQL's rows are always there.
@@ -150,9 +154,12 @@ def under_load(site: Site, folder: Path, settings: Settings) -> dict[str, Any]:
 
 
 def is_judged(trend: Trend, foreign_share: float) -> bool:
-    """Return whether a growing trend is a fault; other processes may have slowed the machine down."""
-    is_of_speed = trend.unit == "s" or trend.name.startswith("threads of server")
-    return not is_of_speed or foreign_share <= FOREIGN_SHARE
+    """Return whether a growing trend is a fault; other processes may have made the machine slower."""
+    if foreign_share <= FOREIGN_SHARE:
+        return True
+    if trend.name.startswith("threads of server"):
+        return trend.growth > BUSY_THREADS * trend.allowed
+    return trend.unit != "s"
 
 
 def deeds_until(operators: Operators, until: float) -> Iterator[tuple[str, Any]]:
@@ -190,6 +197,11 @@ def series_of(
     for server in SERVERS:
         of_server = [(each.time - began, each.servers[server]) for each in samples if server in each.servers]
         yield from series_of_process(f"server {server}", of_server, MEMORY, SERVED)
+    complete = [each for each in samples if len(each.servers) == len(SERVERS)]
+    for kind in SERVED:
+        times = [each.time - began for each in complete]
+        sums = [sum(server.open_files[kind] for server in each.servers.values()) for each in complete]
+        yield Series(f"{kind} of all servers", "", DESCRIPTORS, times, sums, [0] * len(complete))
     for kind in KINDS:
         of_client = [(each.time - began, each.clients[kind]) for each in samples if kind in each.clients]
         memory = MEMORY if seconds > FULL_SECONDS else CACHES.get(kind, VERSIONS)

@@ -58,7 +58,7 @@ class Sample:
     """Of the containers in the newest snapshot."""
     commits: int
     foreign_share: float
-    """Of the processors' time since the sample before: that of processes that are not the run's."""
+    """Of the processors' time since the sample before: user time of processes that are not the run's."""
 
 
 @dataclass
@@ -158,7 +158,10 @@ def kind_of(descriptor: Path) -> str | None:
 
 
 class ProcessorTime:
-    """How much of the processors' time the run takes, and how much other processes of the machine."""
+    """How much of the processors' time other processes of the machine take.
+
+    Only user time is counted: interrupts and the kernel's threads work for the run, too.
+    """
 
     def __init__(self, postgres: Path) -> None:
         self.postgres = postgres
@@ -171,14 +174,14 @@ class ProcessorTime:
         return max(self._before[1] - ticks, 0) / max(possible, 1.0)
 
     def _foreign_ticks(self) -> int:
-        user, nice, system, _idle, _waiting, irq, softirq, *_ = map(int, read(PROC / "stat").split()[1:9])
+        user, nice = map(int, read(PROC / "stat").split()[1:3])
         ours = [os.getpid()]
         with suppress(ValueError, IndexError):
             ours.append(int(read(self.postgres / "postmaster.pid").split(maxsplit=1)[0]))
         for pid in ours:
             # Grows while it is walked: the children of all threads, and theirs.
             ours += [int(child) for task in tasks_of(pid) for child in read(task / "children").split()]
-        return user + nice + system + irq + softirq - sum(ticks_of(pid) for pid in ours)
+        return user + nice - sum(ticks_of(pid) for pid in ours)
 
 
 def tasks_of(pid: int) -> list[Path]:
@@ -187,8 +190,8 @@ def tasks_of(pid: int) -> list[Path]:
 
 
 def ticks_of(pid: int) -> int:
-    """Return the processor time of a process and of its children that have ended."""
-    numbers = read(PROC / str(pid) / "stat").rpartition(")")[2].split()[11:15]
+    """Return the user time of a process and of its children that have ended."""
+    numbers = read(PROC / str(pid) / "stat").rpartition(")")[2].split()[11:15:2]
     return sum(map(int, numbers))
 
 
