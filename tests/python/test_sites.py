@@ -202,7 +202,8 @@ def test_a_database_moves_while_it_is_read_and_written(postgres: Postgres, tmp_p
 
 
 def test_servers_return_the_memory_of_databases_that_moved(postgres: Postgres, tmp_path: Path) -> None:
-    # Each thread that received a part of a file kept its 4 MiB: 46 MB of these two servers after 60 moves.
+    # Each thread that received a part of a file kept its 4 MiB: after 60 moves that was 46 MB of these two
+    # servers. Here are 16 moves.
     with Sites(postgres, tmp_path, ["one", "two"]) as (one, two), one.open() as fed:
         put(fed, "run1/hits", 100)
 

@@ -3,8 +3,9 @@
 glibc has up to eight arenas for each core, and frees a block into the arena that it came from. By default
 each arena keeps the end of its memory, up to twice the size of the largest block that was mapped alone and
 freed before: 4 MiB for each thread that received a part of a database which moved, 14 to 28 MB of a server.
-Nor does it merge small free blocks before a large one is freed. The buffers for data in transit are not
-glibc's: the server maps them itself, and uses them again.
+Nor does it merge free blocks of up to 128 bytes before a large one is freed. Each thread still keeps up to
+seven free blocks of each size below 1 kB for itself. The buffers for data in transit are not glibc's: the
+server maps them itself, and uses them again.
 """
 
 from __future__ import annotations

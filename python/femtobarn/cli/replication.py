@@ -13,6 +13,7 @@ from dataclasses import asdict
 from .. import _serving
 from .._exceptions import BusyError, CorruptError, StorageError, UnavailableError
 from .._replication import Follower, FollowerState, follow, forget_former_leader, promote
+from .allocator import return_freed_memory
 from .output import emit, emit_line, human_size
 
 __all__ = [
@@ -64,6 +65,7 @@ def forget_arguments(parser: argparse.ArgumentParser) -> None:
 
 def follow_leader(options: argparse.Namespace) -> None:
     """Follow until interrupted."""
+    return_freed_memory()
     with contextlib.ExitStack() as stack:
         follower = stack.enter_context(follow(options.leader, options.folder, name=options.name))
         if options.port is not None:
