@@ -52,6 +52,10 @@ fn path(text: &str) -> StoragePath {
     StoragePath::new(text.as_bytes()).expect("a clean path")
 }
 
+fn question<'a>(path: &'a StoragePath, opaque: &'a [u8]) -> ClientQuestion<'a> {
+    ClientQuestion { path, opaque: Opaque(opaque), anew: false, client: CLIENT }
+}
+
 impl Redirector {
     /// Stores these answers of servers about a path.
     async fn hears(&self, text: &str, said: &[Presence]) {
@@ -149,8 +153,7 @@ async fn a_new_path_has_one_server_whoever_asks() {
     let mut seen = std::collections::HashSet::new();
     for number in 0..40 {
         let path = path(&format!("/data/f{number}"));
-        let asked =
-            ClientQuestion { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
+        let asked = question(&path, b"");
         let mut chosen = vec![];
         for redirector in [&one, &two] {
             redirector.hears("/data", &[HERE, HERE, HERE]).await;
@@ -219,12 +222,7 @@ async fn servers_near_the_client_are_preferred_while_they_are_up_and_not_late() 
 async fn tried_servers_are_left_out() {
     let all = redirector(2);
     let path = path("/data/f");
-    let asked = |opaque: &'static [u8]| ClientQuestion {
-        path: &path,
-        opaque: Opaque(opaque),
-        anew: false,
-        client: CLIENT,
-    };
+    let asked = |opaque: &'static [u8]| question(&path, opaque);
     let heard = |opaque, said: &[Presence]| AnsweredQuestion {
         asked: asked(opaque),
         said: Arc::new(kept::ServerAnswers { at: clock::now(), presences: said.to_vec() }),
@@ -269,8 +267,7 @@ async fn a_path_is_not_moved_onto_that_of_another_server() {
     let all = redirector(2);
     let (from, path) = (&all.servers[0], path("/data/to"));
     let check = |said: [Presence; 2]| {
-        let asked =
-            ClientQuestion { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
+        let asked = question(&path, b"");
         let said = kept::ServerAnswers { at: clock::now(), presences: said.to_vec() };
         choice::check_move(&all.servers, from, &AnsweredQuestion { asked, said: Arc::new(said) })
     };
@@ -290,12 +287,7 @@ async fn snapshots_are_part_of_a_question() {
     all.hears("/data/f?fb.csn=4&fb.tag=x", &[HERE, absent()]).await;
     let path = path("/data/f");
     let find = async |opaque: &'static str| {
-        let asked = ClientQuestion {
-            path: &path,
-            opaque: Opaque(opaque.as_bytes()),
-            anew: false,
-            client: CLIENT,
-        };
+        let asked = question(&path, opaque.as_bytes());
         all.find(&[asked], AccessKind::Read).await.map(|server| server.host)
     };
     assert_eq!(find("authz=secret").await, Ok("s1".to_owned()));
@@ -390,8 +382,7 @@ async fn caches_are_used_when_no_server_answers() {
     let sent = readers_of_caches(&all, 5).await;
     assert_eq!((used(&sent), sent.iter().sum::<u64>()), (1, 5), "{sent:?}");
     let path = path("/data/f");
-    let asked =
-        ClientQuestion { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
+    let asked = question(&path, b"");
     for wish in [AccessKind::Change, AccessKind::Create] {
         let refused = all.find(&[asked], wish).await.map(|server| server.host);
         assert_eq!(errno(refused), Errno::EHOSTUNREACH, "{wish:?}");
@@ -408,8 +399,7 @@ async fn of_servers_that_are_all_caches_each_has_its_files() {
     let many = readers_of_caches(&all, 60).await;
     assert_eq!(used(&many), 3, "{many:?}");
     let path = path("/data/f");
-    let asked =
-        ClientQuestion { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
+    let asked = question(&path, b"");
     assert_eq!(all.locate(asked).await.map(|located| located.len()), Ok(3));
     let made = all.find(&[asked], AccessKind::Create).await.map(|server| server.host);
     assert_eq!(errno(made), Errno::EROFS);
@@ -436,8 +426,7 @@ async fn a_cache_is_read_if_the_server_with_the_file_may_be_the_one_that_is_down
     all.servers[0].rises(0);
     all.hears("/data/f", &[absent(), absent()]).await;
     let path = path("/data/f");
-    let asked =
-        ClientQuestion { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
+    let asked = question(&path, b"");
     let missing = all.find(&[asked], AccessKind::Read).await.map(|server| server.host);
     assert_eq!(errno(missing), Errno::ENOENT);
 }
@@ -445,8 +434,7 @@ async fn a_cache_is_read_if_the_server_with_the_file_may_be_the_one_that_is_down
 async fn readers_of_caches(all: &Redirector, count: usize) -> Vec<u64> {
     let path = path("/data/f");
     for _ in 0..count {
-        let asked =
-            ClientQuestion { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
+        let asked = question(&path, b"");
         all.find(&[asked], AccessKind::Read).await.expect("a cache");
     }
     all.servers().map(|(server, _)| server.redirects()).collect()
