@@ -1,8 +1,8 @@
 //! The history of a seed: clients write to a server while the network, the server and the clients fail; then all is checked.
 //! Perhaps a second server follows the first one, a client reads there, and the copy is promoted.
 //!
-//! What is checked: each client that was not killed ends, in a bounded time of the simulation; a copy has all commits, or its former
-//! leader knows its successor, as soon; and the federation and its copy are as [`super::outcome`] says.
+//! The checks: each client that was not killed ends, in a bounded time of the simulation; a copy has all commits, or its former
+//! leader knows its successor, as soon; and the federation and its copy are as `outcome` demands.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
