@@ -14,6 +14,7 @@ from . import _femtobarn
 from ._exceptions import InvalidError
 from ._query.array_terms import path_of
 from ._query.meant_constants import with_stored_constants
+from ._query.syntax import parsed
 from ._schema.types import Definition
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _comparisons(where: str | None, definition: Definition) -> list[tuple[str, i
     if where is None:
         return []
     try:
-        tree = ast.parse(where.strip(), mode="eval").body
+        tree = parsed(where.strip())
     except (SyntaxError, ValueError) as error:
         raise InvalidError(f"invalid condition {where!r}: {error}") from None
     found = []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import awkward as ak
@@ -11,6 +14,7 @@ import pytest
 
 import femtobarn as fb
 from femtobarn._query.selection import Selection
+from femtobarn._query.syntax import parsed
 from femtobarn._views.lazy_arrays import lazy_array
 
 
@@ -175,3 +179,22 @@ def test_functions_that_cannot_be_conditions_are_refused(
 ) -> None:
     with pytest.raises(fb.InvalidError, match=reason):
         events.arrays("run", where=function)
+
+
+def test_threads_parse_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    # CPython 3.11 counts the depth of the trees of all threads together, and one may fail with a SystemError.
+    parse, parsing, most = ast.parse, 0, 0
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal parsing, most
+        parsing += 1
+        most = max(most, parsing)
+        time.sleep(0.001)
+        parsing -= 1
+        return parse(*arguments, **options)
+
+    monkeypatch.setattr(ast, "parse", counted)
+    with ThreadPoolExecutor(4) as threads:
+        trees = list(threads.map(parsed, [f"x > {number}" for number in range(20)]))
+    assert [ast.unparse(tree) for tree in trees] == [f"x > {number}" for number in range(20)]
+    assert most == 1

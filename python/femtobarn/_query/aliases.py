@@ -11,6 +11,7 @@ from .._schema.types import Definition
 from .array_terms import ArrayTerm, term_of
 from .meant_constants import with_stored_constants
 from .rewriting import FUNCTIONS
+from .syntax import parsed
 
 __all__ = ["Aliases", "aliases_of", "field_behind_link", "with_aliases"]
 
@@ -52,7 +53,7 @@ def aliases_of(texts: Mapping[str, str], definition: Definition) -> dict[str, Ar
             reason = "is the name of a field" if name.isidentifier() else "is not an identifier"
             raise InvalidError(f"alias {name!r} {reason}; choose another name")
         try:
-            node = _substituted(ast.parse(text.strip(), mode="eval").body, found)
+            node = _substituted(parsed(text.strip()), found)
             if sum(1 for _ in ast.walk(node)) > PARTS_MAX:
                 raise InvalidError("it has too many parts, with those of the aliases that it uses")
             found[name] = term_of(with_stored_constants(node, definition, times=False), FUNCTIONS, definition)
@@ -71,7 +72,7 @@ def with_aliases(condition: str, aliases: Aliases) -> str:
     if not aliases:
         return condition
     try:
-        tree = ast.parse(condition.strip(), mode="eval").body
+        tree = parsed(condition.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return condition
     used = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)} & set(aliases)
@@ -80,7 +81,7 @@ def with_aliases(condition: str, aliases: Aliases) -> str:
 
 def field_behind_link(path: str, definition: Definition) -> ArrayTerm:
     """Return a field of the targets of links, such as ``raw.number``, as a computed column."""
-    return term_of(ast.parse(path, mode="eval").body, FUNCTIONS, definition)
+    return term_of(parsed(path), FUNCTIONS, definition)
 
 
 def _substituted(node: ast.expr, aliases: Aliases) -> ast.expr:

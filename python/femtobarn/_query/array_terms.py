@@ -31,6 +31,7 @@ from .._schema.types import (
 )
 from .elements import reached
 from .paths import counted
+from .syntax import parsed
 
 __all__ = ["OPERATORS", "REDUCERS", "ArrayTerm", "check_size", "is_text", "link_before", "path_of", "term_of"]
 
@@ -180,7 +181,7 @@ def _index_before(path: str, definition: Definition) -> str | None:
     """Return the index that a path leads through to an element of a collection, or None."""
     if not all(name.isidentifier() for name in path.split(".")):
         return None
-    through = reached(ast.parse(path, mode="eval").body, definition)
+    through = reached(parsed(path), definition)
     return None if through is None else path_of(through.index)
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .._data.casts import Values
+from .syntax import parsed
 
 __all__ = ["Comparison", "comparison_of"]
 
@@ -54,7 +55,7 @@ def comparison_of(expression: str) -> Comparison | None:
     array([False,  True, False])
     >>> comparison_of("v0 + v1 > 3")
     """
-    return _condition(ast.parse(expression, mode="eval").body)
+    return _condition(parsed(expression))
 
 
 def _condition(node: ast.AST) -> Comparison | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from .._exceptions import NotFoundError, near_misses
 from .._schema.references import Reference, reference_in
 from .._schema.types import Definition, Node, Record, innermost
+from .syntax import parsed
 
 __all__ = ["Reached", "reached"]
 
@@ -37,7 +38,7 @@ class Reached:
     @property
     def wanted(self) -> list[tuple[ast.expr, int | None]]:
         """The expression to read of each collection, and the collection's key."""
-        return [(ast.parse(path, mode="eval").body, key) for path, key in self.targets]
+        return [(parsed(path), key) for path, key in self.targets]
 
 
 def reached(node: ast.expr, definition: Definition) -> Reached | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from .syntax import parsed
+
 __all__ = ["with_known"]
 
 
@@ -26,7 +28,7 @@ def with_known(text: str, name: str, value: str) -> str | bool:
     ('pt > 5', False)
     """
     try:
-        condition = ast.parse(text.strip(), mode="eval").body
+        condition = parsed(text.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return text
     if not any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(condition)):

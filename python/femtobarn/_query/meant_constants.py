@@ -15,6 +15,7 @@ from .._schema.meanings import TIMES, Meaning
 from .._schema.types import Definition, innermost
 from .array_terms import path_of
 from .elements import reached
+from .syntax import parsed
 
 __all__ = ["stored_values", "with_stored_constants"]
 
@@ -44,7 +45,7 @@ def _meaning_of(path: str, definition: Definition) -> Meaning | None:
     node = definition.type_at(path)
     if node is None:
         try:
-            through = reached(ast.parse(path, mode="eval").body, definition)
+            through = reached(parsed(path), definition)
         except (SyntaxError, ValueError):
             through = None  # The look-up of the field refuses it.
         if through is None:

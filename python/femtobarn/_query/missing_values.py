@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from .syntax import parsed
+
 __all__ = ["where_known"]
 
 
@@ -28,7 +30,7 @@ def where_known(expression: str, present: Mapping[str, str]) -> str:
     >>> where_known("~((v0 == 5) | (v1 > 2))", {"v0": "p0"})
     '~(v0 == 5) & p0 & ~(v1 > 2)'
     """
-    return ast.unparse(_known(ast.parse(expression, mode="eval").body, present, is_negated=False))
+    return ast.unparse(_known(parsed(expression), present, is_negated=False))
 
 
 def _known(node: ast.expr, present: Mapping[str, str], *, is_negated: bool) -> ast.expr:

@@ -17,6 +17,7 @@ import numpy as np
 from .._schema.types import DTYPES, Definition, Primitive, Reduced
 from .intervals import Flags, Interval, Numbers, Truth
 from .selection import Selection
+from .syntax import parsed
 
 __all__ = ["ClusterBounds", "excluded_ranges", "without_ranges"]
 
@@ -76,7 +77,7 @@ def excluded_ranges(
         return []
     sample = next(iter(bounds.values()))
     evaluator = _Evaluator(selection, definition, bounds, len(sample.starts))
-    answer = evaluator.evaluate(ast.parse(selection.expression, mode="eval").body)
+    answer = evaluator.evaluate(parsed(selection.expression))
     if not isinstance(answer, Truth):
         return []
     return _merged(sample, ~answer.may_hold)

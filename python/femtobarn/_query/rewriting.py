@@ -34,6 +34,7 @@ from .array_terms import (
     term_of,
 )
 from .paths import counted
+from .syntax import parsed
 
 __all__ = ["COUNT", "TERM", "Rewriter", "foreign_operator"]
 
@@ -311,7 +312,7 @@ class Rewriter(ast.NodeTransformer):
         node = self.definition.resolve(path)
         if isinstance(node, Optional) and isinstance(node.item, Primitive | Reduced):
             if not self._jagged(path):
-                return self._term(ast.parse(path, mode="eval").body)
+                return self._term(parsed(path))
             node = node.item
         self._check_flat(path, node)
         return self._named(path)

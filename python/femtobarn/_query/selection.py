@@ -29,6 +29,7 @@ from .function_terms import FunctionTerm
 from .meant_constants import with_stored_constants
 from .missing_values import where_known
 from .rewriting import COUNT, TERM, Rewriter, foreign_operator
+from .syntax import parsed
 
 __all__ = ["COUNT", "Selection", "Where"]
 
@@ -88,7 +89,7 @@ class Selection:
         stored = definition.as_stored
         rewriter = Rewriter(text, stored)
         try:
-            condition = ast.parse(text.strip(), mode="eval").body
+            condition = parsed(text.strip())
             if stored is not definition:
                 condition = with_stored_constants(condition, definition)
             body = rewriter.visit(condition)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import reduce
 
 from .selection import COUNT, Selection
+from .syntax import parsed
 
 __all__ = ["steps_of"]
 
@@ -33,7 +34,7 @@ def steps_of(selection: Selection) -> list[Selection]:
     of_fields: list[ast.expr] = []
     of_counts: list[ast.expr] = []
     of_terms: list[tuple[set[str], list[ast.expr]]] = []
-    for part in _conjuncts(ast.parse(selection.expression, mode="eval").body):
+    for part in _conjuncts(parsed(selection.expression)):
         columns = {selection.variables[name] for name in _names(part)}
         paths = {
             path for column in columns & selection.terms.keys() for path in selection.terms[column].paths
