@@ -6,9 +6,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use nix::cmsg_space;
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendmsg};
+use nix::libc;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixAddr, recvmsg};
 
 /// The deadline of a wait without one.
 pub const NEVER: u64 = u64::MAX;
@@ -20,6 +20,14 @@ pub const FILES_MAX: usize = 8;
 const CALL_WORDS: usize = 5;
 const ANSWER_WORDS: usize = 5;
 const WORD_BYTES: usize = 8;
+/// The bytes of the kernel's message with descriptors.
+// SAFETY: it only computes a size.
+const CONTROL_BYTES: usize =
+    unsafe { libc::CMSG_SPACE((FILES_MAX * size_of::<RawFd>()) as libc::c_uint) } as usize;
+
+/// The place of descriptors that are received, aligned as the kernel demands.
+#[repr(align(8))]
+struct ControlBuffer([u8; CONTROL_BYTES]);
 
 /// The kinds of calls. Times are nanoseconds of the monotonic clock of the thread's host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,13 +179,41 @@ pub fn receive_connection(listener: RawFd) -> io::Result<((u32, u16), OwnedFd)> 
     Ok(((address as u32, port as u16), connection))
 }
 
+/// Sends a message with descriptors.
+///
+/// It frees no memory after the message is sent, when another thread may already run: see [`receive`].
 fn send(socket: RawFd, words: &[u64], files: &[RawFd]) -> io::Result<()> {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let rights = [ControlMessage::ScmRights(files)];
-    let rights = if files.is_empty() { &[][..] } else { &rights[..] };
-    let parts = [io::IoSlice::new(&bytes)];
+    if files.len() > FILES_MAX {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut bytes = [0; CALL_WORDS * WORD_BYTES];
+    for (place, word) in bytes.chunks_exact_mut(WORD_BYTES).zip(words) {
+        place.copy_from_slice(&word.to_ne_bytes());
+    }
+    let mut part =
+        libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: words.len() * WORD_BYTES };
+    let mut control = ControlBuffer([0; CONTROL_BYTES]);
+    // SAFETY: all zeros are a valid message, with nothing in it.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    if !files.is_empty() {
+        let size = size_of_val(files) as libc::c_uint;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        // SAFETY: the buffer has space for a header and `FILES_MAX` descriptors, and is aligned for a header.
+        unsafe {
+            message.msg_controllen = libc::CMSG_SPACE(size) as usize;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(size) as usize;
+            libc::CMSG_DATA(header).copy_from_nonoverlapping(files.as_ptr().cast(), size as usize);
+        }
+    }
     loop {
-        match sendmsg::<UnixAddr>(socket, &parts, rights, MsgFlags::MSG_NOSIGNAL, None) {
+        // SAFETY: the message and all that it points to are valid for the call.
+        let sent = unsafe { libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL) };
+        match Errno::result(sent) {
             Err(Errno::EINTR) => {}
             other => return other.map(drop).map_err(Into::into),
         }
@@ -185,17 +221,20 @@ fn send(socket: RawFd, words: &[u64], files: &[RawFd]) -> io::Result<()> {
 }
 
 /// Receives a message and its descriptors; `None` at the end of the stream.
+///
+/// It allocates no memory before the message is there: a new thread waits here while the thread that started it runs,
+/// and the addresses that the two are given would follow from their speed.
 fn receive<const WORDS: usize>(
     socket: RawFd,
     flags: MsgFlags,
 ) -> io::Result<Option<([u64; WORDS], Vec<OwnedFd>)>> {
     let mut bytes = [0; CALL_WORDS * WORD_BYTES];
     let (mut count, mut files) = (0, vec![]);
-    let mut control = cmsg_space!([RawFd; FILES_MAX]);
+    let mut control = ControlBuffer([0; CONTROL_BYTES]);
     let flags = flags | MsgFlags::MSG_CMSG_CLOEXEC;
     loop {
         let mut parts = [io::IoSliceMut::new(&mut bytes)];
-        match recvmsg::<UnixAddr>(socket, &mut parts, Some(&mut control), flags) {
+        match recvmsg::<UnixAddr>(socket, &mut parts, Some(&mut control.0), flags) {
             Err(Errno::EINTR) => continue,
             Err(error) => return Err(error.into()),
             Ok(message) => {
