@@ -23,7 +23,7 @@ UNSAFE = {
     "femtobarn-bench": 4,
     "femtobarn-c": 211,
     "femtobarn-catalog": 8,
-    "femtobarn-faults": 212,
+    "femtobarn-faults": 215,
     "femtobarn-python": 11,
     "femtobarn-server": 14,
     "femtobarn-web": 11,

@@ -2,6 +2,7 @@
 
 - ``paths``: expressions for fields, such as ``"Muon_*"``, expanded to dotted names.
 - ``projections``: the fields to read, and the order in which they are returned.
+- ``syntax``: texts as Python's syntax trees.
 - ``missing_values``: conditions on values that may be missing.
 - ``comparisons``: conditions that NumPy evaluates faster than numexpr.
 - ``elements``: paths that lead through an index to an element of a collection of the same object.
@@ -10,8 +11,7 @@
 - ``meant_constants``: times and members that a condition names, as fields store them.
 - ``rewriting``: the text of a condition as an expression of numexpr.
 - ``aliases``: columns that are computed as conditions are.
-- ``selection``: the condition ``where``, parsed and evaluated.
-- ``steps``: the parts of a selection, those that read the least first.
+- ``selection``: the condition ``where``, parsed, divided into parts, and evaluated.
 - ``intervals``: interval arithmetic on the statistics of clusters.
 - ``pruning``: the clusters that a selection leaves out by their statistics.
 

@@ -22,8 +22,7 @@ from .._positions import checked_slice
 from .._query.paths import Expressions, all_paths
 from .._query.projections import Projection
 from .._query.pruning import ClusterBounds, excluded_ranges, without_ranges
-from .._query.selection import COUNT, Selection, Where
-from .._query.steps import steps_of
+from .._query.selection import COUNT, Selection, Where, steps_of
 from .._schema.types import Definition, Record, definition_from_text
 from .batches import read_in_batches
 from .explanations import Explanation

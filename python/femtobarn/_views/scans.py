@@ -20,8 +20,7 @@ from .._data.results import awkward_of
 from .._lazy import ak
 from .._query.paths import whole_link
 from .._query.projections import Projection
-from .._query.selection import COUNT, Selection
-from .._query.steps import steps_of
+from .._query.selection import COUNT, Selection, steps_of
 from .._schema.types import DTYPES, Primitive, Reduced
 
 if TYPE_CHECKING:

@@ -20,10 +20,8 @@ pub const FILES_MAX: usize = 8;
 const CALL_WORDS: usize = 5;
 const ANSWER_WORDS: usize = 5;
 const WORD_BYTES: usize = 8;
-/// The bytes of the kernel's message with descriptors.
-// SAFETY: it only computes a size.
-const CONTROL_BYTES: usize =
-    unsafe { libc::CMSG_SPACE((FILES_MAX * size_of::<RawFd>()) as libc::c_uint) } as usize;
+/// The kernel's header of descriptors has 16 bytes, and each descriptor 4.
+const CONTROL_BYTES: usize = 16 + FILES_MAX * size_of::<RawFd>();
 
 /// The place of descriptors that are received, aligned as the kernel demands.
 #[repr(align(8))]
