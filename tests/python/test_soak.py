@@ -17,7 +17,7 @@ from postgres_servers import program
 from soak.judge import check_ledger, operation_faults
 from soak.log import Operation
 from soak.run import is_judged, series_of
-from soak.samples import FILE_KINDS, ProcessSample, Sample, sample_of, ticks_of
+from soak.samples import FILE_KINDS, ProcessSample, Sample, sample_of, tasks_of, ticks_of
 from soak.slopes import Rule, Series, trend_of
 
 DEEDS = 12
@@ -92,6 +92,13 @@ def test_open_files_of_a_process_are_counted_by_kind(tmp_path: Path) -> None:
     assert more == {"sockets": 1, "files": 1, "removed files": 1, "other descriptors": 0}
     assert after.private_bytes > 0
     assert sample_of(2**22) is None
+
+
+def test_a_process_that_has_ended_has_no_threads() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert len(tasks_of(process.pid)) == 1
+        process.communicate(b"\n")
+        assert tasks_of(process.pid) == []
 
 
 def test_speed_is_not_judged_while_other_processes_have_the_processors() -> None:

@@ -186,7 +186,10 @@ class ProcessorTime:
 
 def tasks_of(pid: int) -> list[Path]:
     """Return the folders of a process's threads; none if it has ended."""
-    return list((PROC / str(pid) / "task").glob("*"))
+    try:
+        return list((PROC / str(pid) / "task").iterdir())
+    except OSError:
+        return []
 
 
 def ticks_of(pid: int) -> int:

@@ -3,7 +3,7 @@
 //! | arguments | action |
 //! |---|---|
 //! | `fill ADDRESS` | adds empty registers to a federation |
-//! | `write ADDRESS WRITER SECONDS` | is one writer for this time; prints its transactions |
+//! | `write ADDRESS WRITER SECONDS` | is one writer for this time, on a slow machine for 16 transactions; prints them |
 //! | `judge ADDRESS` | reads the transactions of all writers, and checks them against the registers; prints how many were committed |
 
 use std::io::BufRead;
@@ -16,6 +16,9 @@ use femtobarn_faults::history::{IsolationLevel, ObservedTransaction};
 
 /// How long a writer waits for servers: longer than a takeover by another server needs.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Transactions that a writer makes at least, however slow the machine is: few say nothing about failures.
+const TRANSACTIONS_MIN: u64 = 16;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -52,7 +55,8 @@ fn write(address: &str, writer: &str, seconds: &str) -> Result<(), String> {
     let tell = |transaction: ObservedTransaction| println!("{}", transaction.to_line());
     let level = IsolationLevel::Snapshot;
     let writer = (writer, Surroundings::Failing);
-    let ran = recorder::run(&federation, level, writer, |_| Instant::now() < end, tell);
+    let goes_on = |made| made < TRANSACTIONS_MIN || Instant::now() < end;
+    let ran = recorder::run(&federation, level, writer, goes_on, tell);
     ran.map_err(|error| error.to_string())
 }
 
