@@ -116,7 +116,12 @@ impl FederationService {
             Err(error) => return refused(error),
         };
         match answer {
-            LockAnswer::Granted => self.take_in_kernel(session, request),
+            LockAnswer::Granted => {
+                let mut granted = vec![];
+                let outcome = self.take_in_kernel(session, request, &mut granted);
+                self.grant(granted);
+                outcome
+            }
             LockAnswer::Waits => None,
             LockAnswer::Busy => {
                 let busy = move |service: &Self| service.busy(&request.target, Duration::ZERO);
@@ -315,45 +320,54 @@ impl FederationService {
         (freed, granted)
     }
 
-    /// Completes requests that were granted in the table.
-    pub(super) fn grant(self: &Arc<Self>, granted: Vec<QueuedRequest<Ticket>>) {
-        for QueuedRequest { ticket: Ticket { session, request, .. }, .. } in granted {
-            if let Some(outcome) = self.take_in_kernel(&session, request) {
-                session.push_outcome(request.generation, outcome);
+    /// Completes requests that were granted in the table. A request that is refused now grants the next one of its queue,
+    /// and after its database has moved all are refused: so this is a loop, which needs the same stack for any queue.
+    pub(super) fn grant(self: &Arc<Self>, mut granted: Vec<QueuedRequest<Ticket>>) {
+        while !granted.is_empty() {
+            for QueuedRequest { ticket, .. } in std::mem::take(&mut granted) {
+                let Ticket { session, request, .. } = ticket;
+                if let Some(outcome) = self.take_in_kernel(&session, request, &mut granted) {
+                    session.push_outcome(request.generation, outcome);
+                }
             }
         }
     }
 
-    /// Takes a lock in the kernel that was granted in the table: at once if no other process holds it.
+    /// Takes a lock in the kernel that was granted in the table: at once if no other process holds it. Adds the requests
+    /// that are granted by a refusal to `granted`.
     fn take_in_kernel(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
         request: LockRequest,
+        granted: &mut Vec<QueuedRequest<Ticket>>,
     ) -> Option<OperationOutcome> {
         if !ServerKernelLocks::has(&request.target) {
-            return Some(self.hold(session, request, Ok(0)));
+            return Some(self.hold(session, request, Ok(0), granted));
         }
         if let Some(epoch) = self.kernel.lock_now(request.target, request.kind) {
-            return Some(self.hold(session, request, Ok(epoch)));
+            return Some(self.hold(session, request, Ok(epoch), granted));
         }
         let (service, session) = (Arc::clone(self), Arc::clone(session));
         tokio::spawn(async move {
             let wait = request.deadline.map(|deadline| deadline - Instant::now());
             let go_on = || session.check_current(request.generation);
             let locked = service.kernel.lock(request.target, request.kind, wait, go_on).await;
-            let outcome = service.hold(&session, request, locked);
+            let mut granted = vec![];
+            let outcome = service.hold(&session, request, locked, &mut granted);
             session.push_outcome(request.generation, outcome);
+            service.grant(granted);
         });
         None
     }
 
     /// Records a lock that was granted in the table. Frees it instead if the kernel refused it, or the session has
-    /// ended.
+    /// ended, and adds the requests that this grants to `granted`.
     pub(super) fn hold(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
         request: LockRequest,
         locked: Result<u64>,
+        granted: &mut Vec<QueuedRequest<Ticket>>,
     ) -> OperationOutcome {
         let LockRequest { number, target, kind, since, .. } = request;
         self.latencies.record(RequestKind::LockWait, since.elapsed());
@@ -361,12 +375,13 @@ impl FederationService {
         let locked = locked.and_then(|epoch| Ok((epoch, self.site_epoch_of(&target)?)));
         let (epoch, site_epoch) = *locked.as_ref().unwrap_or(&(0, 0));
         let held = HeldBy { in_kernel, epoch, site_epoch, kind };
-        let result = self.settle(session, request, held, locked.map(drop));
-        let granted = |fence| Granted { epoch, fence, ..Granted::default() };
-        OperationOutcome { number, result: result.map(granted) }
+        let result = self.settle(session, request, held, locked.map(drop), granted);
+        let result = result.map(|fence| Granted { epoch, fence, ..Granted::default() });
+        OperationOutcome { number, result }
     }
 
     /// Ends a request that was granted in the table: the session holds the lock, whose fence this returns, or it is free.
+    /// Then the requests that this grants are added to `granted`, and the caller completes them.
     ///
     /// # Errors
     /// That of `locked`; [`Error::Closed`] if the session has ended, or its client has opened another stream.
@@ -376,26 +391,26 @@ impl FederationService {
         request: LockRequest,
         held: HeldBy,
         locked: Result<()>,
+        granted: &mut Vec<QueuedRequest<Ticket>>,
     ) -> Result<Option<Fence>> {
         let LockRequest { owner, target, .. } = request;
-        let (result, granted) = {
-            let mut state = session.lock();
-            state.requests.remove(&(owner, target));
-            let is_current = state.is_current(request.generation);
-            match locked.and_then(|()| is_current.then_some(()).ok_or_else(session_over)) {
-                Ok(()) => {
-                    state.hold(owner, target, held);
-                    return Ok(self.fence(&target));
-                }
-                Err(error) => {
-                    let owner = OwnerId { session: session.number(), number: owner };
-                    (Err(error), self.release(owner, target, held))
-                }
+        let mut state = session.lock();
+        state.requests.remove(&(owner, target));
+        let is_current = state.is_current(request.generation);
+        let locked = locked.and_then(|()| is_current.then_some(()).ok_or_else(session_over));
+        if let Err(error) = locked {
+            let owner = OwnerId { session: session.number(), number: owner };
+            let others = self.release(owner, target, held);
+            drop(state);
+            // If others are granted, the last of them sweeps.
+            if others.is_empty() {
+                self.sweep(target);
             }
-        };
-        self.grant(granted);
-        self.sweep(target);
-        result
+            granted.extend(others);
+            return Err(error);
+        }
+        state.hold(owner, target, held);
+        Ok(self.fence(&target))
     }
 
     fn busy(&self, target: &LockTarget, waited: Duration) -> Error {

@@ -58,7 +58,10 @@ impl FederationService {
             && !self.is_being_vacuumed(&request.target)
             && self.still_exists(request.target).await;
         let same = is_same.then_some(()).ok_or_else(session_over);
-        self.settle(session, request, held, same).is_ok()
+        let mut granted = vec![];
+        let settled = self.settle(session, request, held, same, &mut granted);
+        self.grant(granted);
+        settled.is_ok()
     }
 
     /// Whether the table grants a request without a wait; it is recorded then.

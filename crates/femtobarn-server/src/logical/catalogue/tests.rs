@@ -8,7 +8,7 @@ use femtobarn_catalog::{
     ContainerId, Csn, DatabaseId, Error, ErrorKind, Holder, LocalCatalogue, LockKind, LockTarget,
 };
 use tempfile::TempDir;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle};
 use tokio::task::{spawn_blocking, yield_now};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
@@ -93,10 +93,39 @@ fn a_lock_is_granted_on_the_next_stream_once_the_request_of_the_first_has_ended(
         assert!(operate(&service, &second, LOCK).is_none());
         assert!(service.table.held().iter().all(|held| held.target == TARGET), "by the first");
         // It waited for PostgreSQL until now.
-        let ended = service.hold(&first.session, request(&first), Ok(0));
+        let mut granted = vec![];
+        let ended = service.hold(&first.session, request(&first), Ok(0), &mut granted);
+        service.grant(granted);
         assert_eq!(ended.result.unwrap_err().kind(), ErrorKind::Closed);
         outcome(&second).await.result.unwrap();
         assert!(second.session.holds(TARGET));
+    });
+}
+
+/// Each refusal once granted the next request from within itself, so a long queue overflowed the stack of its thread.
+#[test]
+fn a_long_queue_of_requests_is_refused_on_a_small_stack() {
+    const QUEUED: u64 = 500;
+    const STACK_BYTES: usize = 128 << 10;
+    run(async |service| {
+        let [holder, waiting] = [open(&service, &claims()).await, open(&service, &claims()).await];
+        operate(&service, &holder, LOCK).unwrap().result.unwrap();
+        for owner in 1..=QUEUED {
+            let (number, kind) = (owner, LockKind::Exclusive);
+            let lock = SessionOperation::Lock { number, owner, target: TARGET, kind, wait: None };
+            assert!(operate(&service, &waiting, lock).is_none());
+        }
+        assert_eq!(waiting.session.waits() as u64, QUEUED);
+        // As if it had ended when the first of them was granted.
+        waiting.session.lock().is_over = true;
+        let (runtime, refusing) = (Handle::current(), Arc::clone(&service));
+        let unlock = move || {
+            let _inside = runtime.enter();
+            refusing.unlock(&holder.session, holder.generation, 1, TARGET);
+        };
+        let small = std::thread::Builder::new().stack_size(STACK_BYTES);
+        small.spawn(unlock).unwrap().join().unwrap();
+        assert_eq!((service.table.held(), waiting.session.waits()), (vec![], 0));
     });
 }
 
