@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use femtobarn_catalog::{Csn, Error, Fence, LockKind, LockTarget, Result, clock};
 use tokio::task::{AbortHandle, spawn_blocking};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::pins::unpin;
 use super::service::FederationService;
@@ -22,9 +22,6 @@ use super::session::{CatalogueSession, OperationOutcome, Ticket, session_over};
 use super::state::{Granted, HeldBy, LockRequest, PendingLock, SessionState};
 use crate::logical::latency::RequestKind;
 use crate::logical::locks::{LockAnswer, OwnerId, QueuedRequest, ServerKernelLocks};
-
-/// The pause before a request is repeated because one of an earlier stream for the same lock is still in progress.
-pub(super) const REPEAT_AFTER: Duration = Duration::from_millis(5);
 
 /// A client's operation on a lock or a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +141,7 @@ impl FederationService {
         }
     }
 
-    /// Asks the table for a lock, and records the request if it is granted or queued. It also waits if its owner released
+    /// Asks the table for a lock, and records the request if it is granted or queued. It is postponed if its owner released
     /// the lock during a write, or has a request of an earlier stream in progress.
     ///
     /// # Errors
@@ -160,19 +157,19 @@ impl FederationService {
                 what: format!("federation {} is read-only for this session", self.name),
             });
         }
-        let LockRequest { number, owner, target, kind, generation, .. } = request;
-        let place = (owner, target);
+        let LockRequest { owner, target, kind, .. } = request;
         let owner = OwnerId { session: session.number(), number: owner };
         let mut state = session.lock();
-        if !state.is_current(generation) {
+        if !state.is_current(request.generation) {
             return Err(session_over());
         }
         state.check_share()?;
-        if state.postpone(request) {
-            return Ok(LockAnswer::Waits);
-        }
-        if state.has_earlier(&request) {
-            self.repeat(session, request);
+        if state.must_postpone(&request) {
+            if request.is_late() {
+                return Ok(LockAnswer::Busy);
+            }
+            let timer = self.give_up_later(session, request);
+            state.postponed.insert(request.place(), PendingLock { request, timer });
             return Ok(LockAnswer::Waits);
         }
         let mut answer = self.table.try_lock(owner, target, kind);
@@ -186,15 +183,19 @@ impl FederationService {
             LockAnswer::Waits => self.give_up_later(session, request),
             answer => return Ok(answer),
         };
-        state.requests.insert(place, PendingLock { number, generation, timer });
+        state.requests.insert(request.place(), PendingLock { request, timer });
         Ok(answer)
     }
 
-    /// Repeats a request a moment later, when that of an earlier stream may have ended.
-    fn repeat(self: &Arc<Self>, session: &Arc<CatalogueSession>, request: LockRequest) {
-        let (service, session) = (Arc::clone(self), Arc::clone(session));
+    /// Repeats a request that was postponed, in a task of its own: the caller is ending another request.
+    pub(super) fn repeat(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        postponed: Option<PendingLock>,
+    ) {
+        let Some(PendingLock { request, .. }) = postponed.as_ref() else { return };
+        let (service, session, request) = (Arc::clone(self), Arc::clone(session), *request);
         tokio::spawn(async move {
-            sleep(REPEAT_AFTER).await;
             if let Some(outcome) = service.lock(&session, request) {
                 session.push_outcome(request.generation, outcome);
             }
@@ -236,7 +237,7 @@ impl FederationService {
         Some(tokio::spawn(give_up).abort_handle())
     }
 
-    /// Ends a wait in the table with an error, unless it is over already.
+    /// Ends the wait of a request in the table, or of one that was postponed, with an error, unless it is over already.
     pub(super) fn end_wait(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
@@ -244,19 +245,22 @@ impl FederationService {
         why: impl FnOnce(&Self, &LockTarget) -> Error + Send + 'static,
     ) {
         let LockRequest { owner, target, .. } = request;
-        let (ended, granted) = {
+        let (is_ended, granted) = {
             let mut state = session.lock();
-            if !state.has(&request) {
+            if state.end_postponed(&request) {
+                (true, vec![])
+            } else if state.has(&request) {
+                let waiter = OwnerId { session: session.number(), number: owner };
+                let (ended, granted) = self.table.give_up(waiter, target);
+                if ended.is_some() {
+                    state.requests.remove(&request.place());
+                }
+                (ended.is_some(), granted)
+            } else {
                 return;
             }
-            let waiter = OwnerId { session: session.number(), number: owner };
-            let (ended, granted) = self.table.give_up(waiter, target);
-            if ended.is_some() {
-                state.requests.remove(&(owner, target));
-            }
-            (ended, granted)
         };
-        if ended.is_some() {
+        if is_ended {
             self.refuse(session, request, move |service| why(service, &target));
         }
         self.grant(granted);
@@ -308,6 +312,7 @@ impl FederationService {
     ) -> (Vec<LockTarget>, Vec<QueuedRequest<Ticket>>) {
         let (mut freed, mut granted) = (vec![], vec![]);
         let owner_of = |number| OwnerId { session: session.number(), number };
+        state.postponed.clear();
         state.requests.retain(|&(number, target), _| {
             let (ended, others) = self.table.give_up(owner_of(number), target);
             granted.extend(others);
@@ -395,13 +400,15 @@ impl FederationService {
     ) -> Result<Option<Fence>> {
         let LockRequest { owner, target, .. } = request;
         let mut state = session.lock();
-        state.requests.remove(&(owner, target));
+        state.requests.remove(&request.place());
         let is_current = state.is_current(request.generation);
         let locked = locked.and_then(|()| is_current.then_some(()).ok_or_else(session_over));
         if let Err(error) = locked {
             let owner = OwnerId { session: session.number(), number: owner };
             let others = self.release(owner, target, held);
+            let postponed = state.postponed.remove(&request.place());
             drop(state);
+            self.repeat(session, postponed);
             // If others are granted, the last of them sweeps.
             if others.is_empty() {
                 self.sweep(target);
@@ -434,12 +441,5 @@ impl FederationService {
         target: &LockTarget,
     ) -> String {
         format!("transaction {number} of {client} waits for {}", self.describe(target))
-    }
-}
-
-impl LockRequest {
-    /// Whether its deadline has passed.
-    fn is_late(&self) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 }

@@ -8,11 +8,13 @@ use femtobarn_catalog::LockTarget;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::operations::REPEAT_AFTER;
 use super::service::FederationService;
 use super::session::{CatalogueSession, session_over};
 use super::state::{HeldBy, LockRequest, PendingLock};
 use crate::logical::locks::{LockAnswer, OwnerId, ServerKernelLocks};
+
+/// The pause before the next look whether the request of an earlier stream for the same lock has ended.
+const LOOK_AFTER: Duration = Duration::from_millis(5);
 
 impl FederationService {
     async fn still_exists(self: &Arc<Self>, target: LockTarget) -> bool {
@@ -36,8 +38,8 @@ impl FederationService {
         if matches!(request.target, LockTarget::Allocation(_)) {
             return false;
         }
-        while session.lock().has_earlier(&request) {
-            sleep(REPEAT_AFTER).await;
+        while has_to_wait(session, &request) {
+            sleep(LOOK_AFTER).await;
         }
         if !self.is_granted_at_once(session, request) {
             return false;
@@ -66,13 +68,13 @@ impl FederationService {
 
     /// Whether the table grants a request without a wait; it is recorded then.
     fn is_granted_at_once(&self, session: &CatalogueSession, request: LockRequest) -> bool {
-        let LockRequest { number, owner, target, kind, generation, .. } = request;
+        let LockRequest { owner, target, kind, generation, .. } = request;
         let mut state = session.lock();
         let of = OwnerId { session: session.number(), number: owner };
         let is_granted = state.is_current(generation)
             && self.table.try_lock(of, target, kind) == LockAnswer::Granted;
         if is_granted {
-            state.requests.insert((owner, target), PendingLock { number, generation, timer: None });
+            state.requests.insert(request.place(), PendingLock { request, timer: None });
         }
         is_granted
     }
@@ -83,4 +85,10 @@ impl FederationService {
         let free = self.catalog.free_extents(*database);
         !free.is_ok_and(|free| free.iter().all(|extent| extent.is_released))
     }
+}
+
+/// Whether a request has to wait for one of an earlier stream. After its client has opened another stream it is refused.
+fn has_to_wait(session: &CatalogueSession, request: &LockRequest) -> bool {
+    let state = session.lock();
+    state.is_current(request.generation) && state.has_earlier(request)
 }

@@ -81,6 +81,7 @@ impl CatalogueSession {
                 held: HashMap::new(),
                 writes: HashMap::new(),
                 requests: HashMap::new(),
+                postponed: HashMap::new(),
                 pins: HashMap::new(),
             }),
             outcomes: Mutex::default(),
@@ -165,7 +166,7 @@ impl CatalogueSession {
 
     /// The number of locks that it waits for.
     pub fn waits(&self) -> usize {
-        self.lock().requests.len()
+        self.lock().waits()
     }
 
     /// Drops the outcomes for an earlier stream, or of a session that has ended; a stream that waits for them ends. The

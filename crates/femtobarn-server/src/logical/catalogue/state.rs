@@ -32,6 +32,9 @@ pub(super) struct SessionState {
     /// The requests in progress by owner and target: from before the table of locks has one until it is held or refused.
     /// They change together with the table, while the state is locked.
     pub requests: HashMap<(u64, LockTarget), PendingLock>,
+    /// Requests of its client's last stream that wait until one of an earlier stream for the same lock has ended, or until the
+    /// lock that their owner released is free. They are repeated then.
+    pub postponed: HashMap<(u64, LockTarget), PendingLock>,
     pub pins: HashMap<Csn, (PinGuard, u32)>,
 }
 
@@ -47,14 +50,11 @@ pub(super) struct HeldBy {
     pub kind: LockKind,
 }
 
-/// A request of a lock in progress.
+/// A request of a lock in progress, or postponed.
 #[derive(Debug)]
 pub(super) struct PendingLock {
-    /// The number of the operation.
-    pub number: u64,
-    /// The client's stream that asked for the lock.
-    pub generation: u64,
-    /// The task that ends a wait in the table at its deadline; `None` without a wait or a deadline.
+    pub request: LockRequest,
+    /// The task that ends its wait at the deadline; `None` without a wait or a deadline.
     pub timer: Option<AbortHandle>,
 }
 
@@ -94,8 +94,6 @@ pub(super) struct DatabaseWrites {
     pub running: usize,
     /// Locks on the database that were released while a write was under way.
     to_free: Vec<(u64, HeldBy)>,
-    /// Requests of the same owners for these locks, since the release.
-    to_lock: Vec<LockRequest>,
 }
 
 impl Drop for PendingLock {
@@ -115,24 +113,47 @@ impl SessionState {
     /// # Errors
     /// [`Error::Invalid`] if the session has [`SHARE_MAX`] of them.
     pub(super) fn check_share(&self) -> Result<()> {
-        if self.held.len() + self.requests.len() + self.pins.len() >= SHARE_MAX {
+        if self.held.len() + self.waits() + self.pins.len() >= SHARE_MAX {
             let what = format!("too many locks and pins in one session: at most {SHARE_MAX}");
             return Err(Error::Invalid { what });
         }
         Ok(())
     }
 
+    /// The number of locks that it waits for.
+    pub(super) fn waits(&self) -> usize {
+        self.requests.len() + self.postponed.len()
+    }
+
     /// Whether a request of an earlier stream for the same lock by the same owner is still in progress. It ends soon,
     /// and is refused.
     pub(super) fn has_earlier(&self, request: &LockRequest) -> bool {
         let earlier = self.requests.get(&(request.owner, request.target));
-        earlier.is_some_and(|earlier| earlier.generation < request.generation)
+        earlier.is_some_and(|earlier| earlier.request.generation < request.generation)
     }
 
     /// Whether exactly this request is in progress, and not one of another stream for the same lock.
     pub(super) fn has(&self, request: &LockRequest) -> bool {
-        let found = self.requests.get(&(request.owner, request.target));
-        found.is_some_and(|it| (it.generation, it.number) == (request.generation, request.number))
+        self.requests.get(&request.place()).is_some_and(|it| it.request.is(request))
+    }
+
+    /// Whether a request has to wait until an earlier one of its owner for the same lock has ended, or the lock that its
+    /// owner released is free.
+    pub(super) fn must_postpone(&self, request: &LockRequest) -> bool {
+        let LockTarget::Database(database) = request.target else {
+            return self.has_earlier(request);
+        };
+        let released = self.writes.get(&database).into_iter().flat_map(|it| &it.to_free);
+        released.into_iter().any(|&(owner, _)| owner == request.owner) || self.has_earlier(request)
+    }
+
+    /// Ends the wait of exactly this request if it is postponed; returns whether it was.
+    pub(super) fn end_postponed(&mut self, request: &LockRequest) -> bool {
+        let is_it = self.postponed.get(&request.place()).is_some_and(|it| it.request.is(request));
+        if is_it {
+            self.postponed.remove(&request.place());
+        }
+        is_it
     }
 
     /// Records a lock that the session got.
@@ -164,20 +185,6 @@ impl SessionState {
             self.writes.remove(&database);
         }
         Some(held)
-    }
-
-    /// Postpones a request for a lock that its owner has released and that is not free yet; returns whether it did. The
-    /// end of the last write repeats the request.
-    pub(super) fn postpone(&mut self, request: LockRequest) -> bool {
-        let LockTarget::Database(database) = request.target else { return false };
-        let Some(writes) = self.writes.get_mut(&database) else { return false };
-        let is_postponed = writes.to_free.iter().any(|&(owner, _)| owner == request.owner);
-        if is_postponed {
-            // An owner has one request at a time: an earlier one is from an earlier stream of its client.
-            writes.to_lock.retain(|earlier| earlier.owner != request.owner);
-            writes.to_lock.push(request);
-        }
-        is_postponed
     }
 
     /// Whether one of its transactions holds `target` exclusively.
@@ -228,21 +235,35 @@ impl SessionState {
         }
     }
 
-    /// Records the end of a write. After the last one, returns the locks to be freed, and the requests to be repeated
-    /// then.
-    pub(super) fn end_write(
-        &mut self,
-        database: DatabaseId,
-    ) -> (Vec<(u64, HeldBy)>, Vec<LockRequest>) {
-        let Some(writes) = self.writes.get_mut(&database) else { return (vec![], vec![]) };
+    /// Records the end of a write. After the last one, returns the locks to be freed. Then the requests of their owners that
+    /// were postponed are to be repeated.
+    pub(super) fn end_write(&mut self, database: DatabaseId) -> Vec<(u64, HeldBy)> {
+        let Some(writes) = self.writes.get_mut(&database) else { return vec![] };
         writes.running -= 1;
         if writes.running > 0 {
-            return (vec![], vec![]);
+            return vec![];
         }
-        let due = (std::mem::take(&mut writes.to_free), std::mem::take(&mut writes.to_lock));
+        let to_free = std::mem::take(&mut writes.to_free);
         if writes.owners == 0 {
             self.writes.remove(&database);
         }
-        due
+        to_free
+    }
+}
+
+impl LockRequest {
+    /// The owner and the target.
+    pub(super) fn place(&self) -> (u64, LockTarget) {
+        (self.owner, self.target)
+    }
+
+    /// Whether it is the same operation of the same stream.
+    fn is(&self, other: &LockRequest) -> bool {
+        (self.generation, self.number) == (other.generation, other.number)
+    }
+
+    /// Whether its deadline has passed.
+    pub(super) fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 }

@@ -23,13 +23,9 @@ use crate::logical::locks::LockAnswer;
 /// Longer than any step takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 const TARGET: LockTarget = LockTarget::Container(DatabaseId(1), ContainerId(1));
-const LOCK: SessionOperation = SessionOperation::Lock {
-    number: 1,
-    owner: 1,
-    target: TARGET,
-    kind: LockKind::Exclusive,
-    wait: None,
-};
+const LOCK: SessionOperation = lock_of(TARGET, None);
+/// A wait whose deadline passes.
+const MOMENT: Option<Duration> = Some(Duration::from_millis(1));
 
 /// A federation's service, whose sessions end as soon as they have no stream.
 fn service(folder: &TempDir) -> Arc<FederationService> {
@@ -59,6 +55,10 @@ fn claims() -> SessionClaims {
 
 async fn open(service: &Arc<FederationService>, claims: &SessionClaims) -> Welcome {
     service.open_session(claims.clone()).await.unwrap()
+}
+
+const fn lock_of(target: LockTarget, wait: Option<Duration>) -> SessionOperation {
+    SessionOperation::Lock { number: 1, owner: 1, target, kind: LockKind::Exclusive, wait }
 }
 
 /// The request of [`LOCK`] on a stream.
@@ -126,6 +126,48 @@ fn a_long_queue_of_requests_is_refused_on_a_small_stack() {
         let small = std::thread::Builder::new().stack_size(STACK_BYTES);
         small.spawn(unlock).unwrap().join().unwrap();
         assert_eq!((service.table.held(), waiting.session.waits()), (vec![], 0));
+    });
+}
+
+/// The request of the first stream waits for PostgreSQL, which hangs. That of the second was once repeated for ever.
+#[test]
+fn a_request_that_waits_for_one_of_an_earlier_stream_is_counted_and_ends_at_its_deadline() {
+    run(async |service| {
+        let claims = claims();
+        let first = open(&service, &claims).await;
+        service.ask_table(&first.session, request(&first)).unwrap();
+        let second = open(&service, &claims).await;
+        assert!(operate(&service, &second, lock_of(TARGET, Some(LONG))).is_none());
+        assert_eq!(second.session.waits(), 2);
+        let late = |_: &_, _: &_| Error::Invalid { what: "late".to_owned() };
+        service.end_wait(&second.session, request(&second), late);
+        assert_eq!(outcome(&second).await.result.unwrap_err().kind(), ErrorKind::Invalid);
+        assert!(operate(&service, &second, lock_of(TARGET, MOMENT)).is_none());
+        assert_eq!(outcome(&second).await.result.unwrap_err().kind(), ErrorKind::Busy);
+        assert_eq!(second.session.waits(), 1);
+        let mut granted = vec![];
+        service.hold(&first.session, request(&first), Ok(0), &mut granted).result.unwrap_err();
+        assert!(granted.is_empty() && service.table.held().is_empty());
+    });
+}
+
+#[test]
+fn a_request_that_waits_for_the_writes_of_its_owner_is_counted_and_ends_at_its_deadline() {
+    run(async |service| {
+        let database = LockTarget::Database(DatabaseId(1));
+        let stream = open(&service, &claims()).await;
+        operate(&service, &stream, lock_of(database, None)).unwrap().result.unwrap();
+        let (write, _) = service.begin_alone(&stream.session, DatabaseId(1)).unwrap();
+        let unlock = SessionOperation::Unlock { owner: 1, target: database, is_in_doubt: false };
+        assert!(operate(&service, &stream, unlock).is_none());
+        assert!(operate(&service, &stream, lock_of(database, MOMENT)).is_none());
+        assert_eq!(outcome(&stream).await.result.unwrap_err().kind(), ErrorKind::Busy);
+        assert_eq!(stream.session.waits(), 0);
+        assert!(operate(&service, &stream, lock_of(database, None)).is_none());
+        assert_eq!(stream.session.waits(), 1);
+        drop(write);
+        outcome(&stream).await.result.unwrap();
+        assert!(stream.session.holds(database) && stream.session.waits() == 0);
     });
 }
 

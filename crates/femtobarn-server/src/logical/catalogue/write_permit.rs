@@ -168,13 +168,14 @@ impl Drop for WriteInProgress {
         let (service, session) = (&self.service, &self.session);
         let target = LockTarget::Database(self.database);
         let mut state = session.lock();
-        let (to_free, to_lock) = state.end_write(self.database);
-        let mut granted = vec![];
+        let (mut granted, mut postponed) = (vec![], vec![]);
+        let to_free = state.end_write(self.database);
         let is_freed = !to_free.is_empty();
         // With the state locked, so that no owner can request them in between.
         for (number, held) in to_free {
             let owner = OwnerId { session: session.number(), number };
             granted.extend(service.release(owner, target, held));
+            postponed.push(state.postponed.remove(&(number, target)));
         }
         // No state may be locked while locks are granted.
         drop(state);
@@ -182,10 +183,7 @@ impl Drop for WriteInProgress {
         if is_freed {
             service.sweep(target);
         }
-        for request in to_lock {
-            let answer = service.lock(session, request);
-            answer.into_iter().for_each(|it| session.push_outcome(request.generation, it));
-        }
+        postponed.into_iter().for_each(|request| service.repeat(session, request));
     }
 }
 
