@@ -74,7 +74,7 @@ pub(super) fn answer(
         let _ = lines.send(Ok(marker(0).into())).await;
         let outcome = tokio::select! {
             outcome = copy => outcome,
-            failure = watched(&progress, &lines, (MARKER_INTERVAL, IDLE_MAX)) => Err(failure),
+            failure = watched(&progress, &lines, MARKER_INTERVAL) => Err(failure),
         };
         let bytes = progress.moved.load(Ordering::Relaxed);
         let last = match outcome {
@@ -97,16 +97,12 @@ pub(super) fn answer(
     (StatusCode::ACCEPTED, headers, body).into_response()
 }
 
-/// Sends markers, and returns when the copy must be given up: if its client has disconnected, or no byte moves for this
-/// time.
-async fn watched(
-    progress: &CopyProgress,
-    lines: &Lines,
-    (marker_interval, idle_max): (Duration, Duration),
-) -> HttpFailure {
+/// Sends a marker after each interval, and returns when the copy must be given up: if its client has disconnected, or no
+/// byte moves for too long.
+async fn watched(progress: &CopyProgress, lines: &Lines, marker_interval: Duration) -> HttpFailure {
     let gone = || HttpFailure::Broken("the client has disconnected".to_owned());
-    let (mut last, mut since) = (progress.state(), Instant::now());
-    let mut ticks = interval_at(since + marker_interval, marker_interval);
+    let mut last = LastMove { state: progress.state(), since: Instant::now() };
+    let mut ticks = interval_at(last.since + marker_interval, marker_interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -114,18 +110,37 @@ async fn watched(
             () = lines.closed() => return gone(),
         }
         let now = progress.state();
-        let (bytes, is_settling) = now;
-        let time_max = if is_settling { SETTLE_MAX } else { idle_max };
-        if now != last {
-            (last, since) = (now, Instant::now());
-        } else if since.elapsed() >= time_max {
-            let what = format!("no byte has moved for {} s", time_max.as_secs());
-            return HttpFailure::Elsewhere(what);
+        if let Err(failure) = last.compare(now, Instant::now()) {
+            return failure;
         }
-        let sent = timeout(STALL_MAX, lines.send(Ok(marker(bytes).into()))).await;
+        let sent = timeout(STALL_MAX, lines.send(Ok(marker(now.0).into()))).await;
         if !matches!(sent, Ok(Ok(()))) {
             return gone();
         }
+    }
+}
+
+/// The progress of a copy when it last changed, as far as was looked.
+struct LastMove {
+    state: (u64, bool),
+    since: Instant,
+}
+
+impl LastMove {
+    /// Compares the progress with the last one.
+    ///
+    /// # Errors
+    /// [`HttpFailure::Elsewhere`] if it has not changed for too long.
+    fn compare(&mut self, state: (u64, bool), now: Instant) -> Result<(), HttpFailure> {
+        let (_, is_settling) = state;
+        let time_max = if is_settling { SETTLE_MAX } else { IDLE_MAX };
+        if state != self.state {
+            *self = LastMove { state, since: now };
+        } else if now - self.since >= time_max {
+            let what = format!("no byte has moved for {} s", time_max.as_secs());
+            return Err(HttpFailure::Elsewhere(what));
+        }
+        Ok(())
     }
 }
 
@@ -140,37 +155,47 @@ fn marker(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn a_copy_without_a_byte_that_moves_is_given_up() {
-        let progress = CopyProgress::default();
+    #[test]
+    fn a_copy_without_a_byte_that_moves_is_given_up() {
+        const INSTANT: Duration = Duration::from_nanos(1);
+        let (progress, start) = (CopyProgress::default(), Instant::now());
+        let mut last = LastMove { state: progress.state(), since: start };
+        let given_up = |last: &mut LastMove, after| {
+            last.compare(progress.state(), start + after).err().map(|failure| failure.text())
+        };
+        assert_eq!(given_up(&mut last, IDLE_MAX - INSTANT), None);
         progress.add(7);
-        let (lines, mut told) = mpsc::channel(100);
-        let times = (Duration::from_millis(10), Duration::from_millis(50));
-        let failure = watched(&progress, &lines, times).await;
-        assert_eq!(failure.text(), "no byte has moved for 0 s");
-        drop(lines);
-        let mut markers = 0;
-        while let Some(Ok(marker)) = told.recv().await {
-            let text = std::str::from_utf8(&marker).expect("a text");
-            assert!(text.starts_with("Perf Marker\n    Timestamp: "), "{text}");
-            assert!(
-                text.ends_with("    Stripe Bytes Transferred: 7\n    Total Stripe Count: 1\nEnd\n")
-            );
-            markers += 1;
-        }
-        assert!((1..=5).contains(&markers), "{markers} markers");
+        assert_eq!(given_up(&mut last, IDLE_MAX), None);
+        assert_eq!(given_up(&mut last, IDLE_MAX * 2 - INSTANT), None);
+        let idle = Some("no byte has moved for 60 s".to_owned());
+        assert_eq!(given_up(&mut last, IDLE_MAX * 2), idle);
+        progress.settle();
+        assert_eq!(given_up(&mut last, IDLE_MAX * 2), None);
+        assert_eq!(given_up(&mut last, IDLE_MAX * 2 + SETTLE_MAX - INSTANT), None);
+        let settling = Some("no byte has moved for 1800 s".to_owned());
+        assert_eq!(given_up(&mut last, IDLE_MAX * 2 + SETTLE_MAX), settling);
+        progress.restart();
+        assert_eq!(given_up(&mut last, IDLE_MAX * 2 + SETTLE_MAX), None);
+        assert_eq!(given_up(&mut last, IDLE_MAX * 3 + SETTLE_MAX), idle);
     }
 
     #[tokio::test]
-    async fn a_copy_whose_bytes_have_all_moved_has_no_time_limit() {
+    async fn markers_are_sent_until_the_client_disconnects() {
         let progress = CopyProgress::default();
-        progress.settle();
-        let (lines, _told) = mpsc::channel(100);
-        let times = (Duration::from_millis(10), Duration::from_millis(50));
-        let waited = timeout(Duration::from_millis(200), watched(&progress, &lines, times));
-        assert!(waited.await.is_err());
-        progress.restart();
-        watched(&progress, &lines, times).await;
+        progress.add(7);
+        let (lines, mut told) = mpsc::channel::<Result<Bytes, Infallible>>(1);
+        let listens = async move {
+            for _ in 0..3 {
+                let Some(Ok(marker)) = told.recv().await else { panic!("a marker is missing") };
+                let text = std::str::from_utf8(&marker).expect("a text");
+                assert!(text.starts_with("Perf Marker\n    Timestamp: "), "{text}");
+                let end = "    Stripe Bytes Transferred: 7\n    Total Stripe Count: 1\nEnd\n";
+                assert!(text.ends_with(end), "{text}");
+            }
+        };
+        let interval = Duration::from_millis(1);
+        let (failure, ()) = tokio::join!(watched(&progress, &lines, interval), listens);
+        assert_eq!(failure.text(), "the client has disconnected");
     }
 
     #[tokio::test]
