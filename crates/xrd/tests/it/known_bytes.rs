@@ -7,8 +7,8 @@ use xrd::request::{CheckpointWrite, Chkpoint, Mv, PgWrite, Request, Write, Write
 use xrd::response::query::{ChecksumAnswer, ConfigAnswer};
 use xrd::response::{
     Access, Answer, Attention, Corrections, DirectoryList, LocatedKind, LoginAnswer, OpenAnswer,
-    ProtocolAnswer, Redirect, StatLine, Status, StatusKind, decode_locate_answer,
-    encode_locate_answer,
+    ProtocolAnswer, Redirect, ResponseHeader, StatLine, Status, StatusKind, Wait,
+    decode_locate_answer, encode_locate_answer,
 };
 use xrd::segment::Segment;
 use xrd::{
@@ -30,6 +30,21 @@ fn encoded(response: &Response) -> Vec<u8> {
 fn an_error_is_a_code_and_a_text_with_a_zero_byte() {
     let failure = Response::Error(Failure::new(ErrorCode::NOT_FOUND, "no"));
     assert_eq!(encoded(&failure), bytes_of("0102 0fa3 00000007 00000bc3 6e6f00"));
+}
+
+#[test]
+fn a_wait_is_seconds_and_a_text_with_a_zero_byte() {
+    let wait = |message: &str| Response::Wait(Wait { seconds: 300, message: message.into() });
+    let decoded = |bytes: &str| {
+        let bytes = bytes_of(bytes);
+        let header = ResponseHeader::decode(bytes[..8].try_into().unwrap()).unwrap();
+        Response::decode(&header, &Bytes::from(bytes[8..].to_vec())).unwrap()
+    };
+    let bytes = "0102 0fa5 00000009 0000012c 7461706500";
+    assert_eq!(encoded(&wait("tape")), bytes_of(bytes));
+    assert_eq!(decoded(bytes), wait("tape"));
+    assert_eq!(decoded("0102 0fa5 00000008 0000012c 74617065"), wait("tape"));
+    assert_eq!(decoded("0102 0fa5 00000004 0000012c"), wait(""));
 }
 
 #[test]
