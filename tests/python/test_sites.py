@@ -231,6 +231,25 @@ def test_clients_of_a_server_that_dies_continue_at_another_one(postgres: Postgre
             assert (count(fed, "run2/hits"), count(fed, "run3/hits")) == (15, 20)
 
 
+def test_a_server_that_gets_another_name_keeps_its_clients(postgres: Postgres, tmp_path: Path) -> None:
+    # A client that remembered the old name for one database, and was told the new name for another, had two
+    # sessions. They had one id, so they ended each other for ever.
+    with Sites(postgres, tmp_path, ["one", "two"]) as (one, two), two.open() as fed:
+        for run in ("run1", "run2"):
+            put_at(one, f"{run}/hits", 10)
+        put(fed, "run1/hits", 10)
+        one.kill()
+        renamed = Site(one.folder, "three", one.host, "one", one.port)
+        try:
+            wait_for(lambda: fed.home("run2") == "three", 20 * LEASE_SECONDS)
+            with fed.transaction() as txn:
+                for run in ("run1", "run2"):
+                    writer(txn, f"{run}/hits").extend({"x": np.zeros(3), "hits": [[1]] * 3})
+            assert (count(fed, "run1/hits"), count(fed, "run2/hits")) == (23, 13)
+        finally:
+            renamed.kill()
+
+
 def test_operators_see_the_servers_and_empty_one(
     postgres: Postgres, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

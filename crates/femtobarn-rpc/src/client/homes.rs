@@ -13,8 +13,8 @@
 //!    one, unless that is not the home any more.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use femtobarn_catalog::{
@@ -26,6 +26,7 @@ use uuid::Uuid;
 
 use super::address::Address;
 use super::calls::SentCommit;
+use super::home_session::SessionsByServer;
 use super::options::ConnectOptions;
 use super::session::RemoteSession;
 use crate::convert::needed;
@@ -46,18 +47,9 @@ pub(super) struct HomeSessions {
     /// The session that answers questions, which any server may have.
     entry: Arc<RemoteSession>,
     options: ConnectOptions,
-    /// The open sessions, by the names of their servers.
-    sessions: Mutex<HashMap<String, Arc<HomeSession>>>,
+    sessions: Mutex<SessionsByServer>,
     homes: Mutex<HashMap<DatabaseId, Home>>,
     last_owner: AtomicU64,
-}
-
-/// A session with a server; empty until it is opened. One thread opens it, since two sessions with one id would end
-/// each other.
-#[derive(Default)]
-struct HomeSession {
-    opening: Mutex<()>,
-    opened: OnceLock<Arc<RemoteSession>>,
 }
 
 impl HomeSessions {
@@ -98,7 +90,11 @@ impl HomeSessions {
     /// The session with a server; opens it first if necessary.
     fn session(&self, server: &str, url: &str) -> Result<Arc<RemoteSession>> {
         let address = Address::parse(url)?;
-        let known = Arc::clone(self.sessions.lock().entry(server.to_owned()).or_default());
+        let (known, former) = self.sessions.lock().session_of(server, &address);
+        if let Some(session) = former.as_ref().and_then(|it| it.opened.get()) {
+            self.entry.check_open()?;
+            session.close();
+        }
         let _one = known.opening.lock();
         if let Some(session) = known.opened.get() {
             // The server may be at another address since it joined again.
@@ -114,13 +110,7 @@ impl HomeSessions {
     /// The open sessions, by the names of their servers. A session that is being opened holds no lock yet, so it is
     /// left out.
     fn opened(&self) -> Vec<(String, Arc<RemoteSession>)> {
-        let sessions = self.sessions.lock();
-        let opened = sessions.iter().map(|(server, session)| (server.clone(), Arc::clone(session)));
-        let opened: Vec<_> = opened.collect();
-        drop(sessions);
-        let session =
-            |(server, it): (String, Arc<HomeSession>)| Some((server, it.opened.get()?.clone()));
-        opened.into_iter().filter_map(session).collect()
+        self.sessions.lock().opened()
     }
 
     /// The session that has the lock of a database, and the name of its server.

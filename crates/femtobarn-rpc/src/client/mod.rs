@@ -10,7 +10,7 @@
 //! | `places` | the server that has the session, and the servers to try next |
 //! | `session`, `opening` | the task that keeps the session open; each opening of it |
 //! | `attempts`, `calls` | single calls, sent again where that does no harm |
-//! | `homes` | the sessions with the homes of databases, if the federation has several servers |
+//! | `home_session`, `homes` | the sessions with the homes of databases, if the federation has several servers |
 //! | `remote`, `catalogue`, `following`, `locks` | [`RemoteCatalogue`]; its methods as a catalogue, for followers, and for locks and pins |
 //!
 //! Invariants:
@@ -31,6 +31,7 @@ mod direct_socket;
 mod endpoint;
 mod failure;
 mod following;
+mod home_session;
 mod homes;
 mod ledger;
 mod locks;
