@@ -126,7 +126,9 @@ def serve(folder: Path, scratch: Path, port: int, more: str = "") -> Iterator[Se
     export = [f"folder = {json.dumps(str(folder))}", f'name = "/{NAME}"', f"throttle = {{ {DISK} }}"]
     (scratch / "config.toml").write_text("\n".join([more, "[[export]]", *export]) + "\n")
     command = [sys.executable, "-m", "femtobarn", "serve", "-c", str(scratch / "config.toml")]
-    with running([*command, "-p", str(port)], port, scratch) as server:
+    # At each address of this machine: by default a server without TLS has only 127.0.0.1.
+    command += ["-p", str(port), "--address", "0.0.0.0", "--tls-off"]
+    with running(command, port, scratch) as server:
         yield server
 
 

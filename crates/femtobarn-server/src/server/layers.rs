@@ -1,5 +1,6 @@
 //! The logical layer of a server, from its configuration.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,17 @@ fn placement(
     let servers = &config.redirect.followers;
     if federations.is_empty() || servers.is_empty() && config.site.name.is_empty() {
         return Ok(others);
+    }
+    let listens_at = config.listen_address();
+    let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
+    if listens_at != "localhost" && !listens_at.parse().is_ok_and(is_loopback) {
+        for follower in servers.iter().filter(|server| catalogue::is_at_local_address(server)) {
+            tracing::warn!(
+                follower,
+                "clients on other machines are redirected to a follower at an address of their own machine; name the \
+                 follower by an address in redirect.followers that they reach"
+            );
+        }
     }
     for federation in federations {
         catalogue::watch_followers(federation, servers).map_err(no_threads)?;

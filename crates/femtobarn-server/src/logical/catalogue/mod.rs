@@ -60,7 +60,7 @@ mod uncommitted;
 mod write_permit;
 
 pub use arrivals::MoveProgress;
-pub use follower_probe::watch_followers;
+pub use follower_probe::{is_at_local_address, watch_followers};
 pub use followers::{CopyServer, Followers, KnownFollower};
 pub use lease::Welcome;
 pub use operations::SessionOperation;
