@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +96,34 @@ def test_acknowledged_commits_survive_a_kill(postgres: Postgres, tmp_path: Path,
         assert acknowledged < len(numbers) <= acknowledged + 2
         put(fed, "run7/hits", 10)
         assert fed.check(full=True).sound
+
+
+def test_files_are_changed_in_place_only_after_lost_commits_have_ended(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    """A process may have died after it sent a commit: what it wrote must not be taken for unused bytes.
+
+    A look-up that finds no commit ends such commits.
+    """
+    with tarfile.open(Path(__file__).resolve().parent.parent / "golden" / "overtaken.tar.gz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    path = tmp_path / "overtaken.fed"
+    assert main(["move-catalogue", str(path), postgres.url()]) == 0
+    with fb.open(path) as fed:
+        schema = f"femtobarn_{fed.uuid.replace('-', '')}"
+        lookups = f"SELECT value FROM {schema}.federation WHERE key = 'lookups'"
+        seen = [postgres.ask(lookups)]
+        for _ in range(2):
+            # The fronts at first, then the chain of keys.
+            assert len(fed.repair().done) > 0
+            seen.append(postgres.ask(lookups))
+            with (path / "databases" / "run1.root").open("ab") as file:
+                file.write(bytes(5000))
+        fed.seal("run1")
+        seen.append(postgres.ask(lookups))
+        fed.detach("run2", to=tmp_path / "run2.root")
+        seen.append(postgres.ask(lookups))
+    assert len(set(seen)) == 5, seen
 
 
 def test_the_catalogue_of_a_served_federation_moves_while_clients_continue(

@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use femtobarn_catalog::{
-    Catalogue, CommitRow, Csn, DatabaseId, DatabaseRow, LocalCatalogue, LockTable, Retention, Role,
-    TagRow,
+    Catalogue, CommitRow, Csn, DatabaseId, DatabaseRow, LocalCatalogue, LockGuard, LockTable,
+    Retention, Role, TagRow,
 };
 use femtobarn_rpc::client::RemoteCatalogue;
 use parking_lot::Mutex;
@@ -336,6 +336,15 @@ impl Inner {
         if let Some((database, writer)) = surplus {
             self.finish_extents(database, writer);
         }
+    }
+
+    /// Takes the exclusive lock of a database whose file is going to be changed, which excludes all transactions. No commit of a
+    /// process that has died follows: the database has the versions that are read from now on, and no others.
+    pub(crate) fn lock_alone(&self, database: DatabaseId, wait: Duration) -> Result<LockGuard> {
+        self.check_writable()?;
+        let lock = self.locks().owner().lock_database_exclusive(database, wait)?;
+        self.local()?.end_lost_commits()?;
+        Ok(lock)
     }
 
     /// Drops the extent writer of a database that takes no more writes, releases its space, and makes its file

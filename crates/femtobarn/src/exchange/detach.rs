@@ -15,7 +15,6 @@ use uuid::Uuid;
 
 use crate::ContainerOptions;
 use crate::error::{Error, Result};
-use crate::exchange::seal::lock_alone;
 use crate::federation::{Federation, Inner};
 use crate::schema::class::Class;
 use crate::storage::commit_record::{CommitRecord, End, RecordedVersion};
@@ -36,7 +35,7 @@ impl Federation {
         let row = inner.local()?.database(name, Csn::MAX)?;
         let from = inner.path_of(&row);
         let to = destination(&from, to)?;
-        let _lock = lock_alone(inner, row.id, lock_wait)?;
+        let _lock = inner.lock_alone(row.id, lock_wait)?;
         // Without the file, its copies would be discarded with the database.
         if row.state == DatabaseState::Sealed
             && nearline::open(&*inner.catalog, &row, from.clone())?.is_none()

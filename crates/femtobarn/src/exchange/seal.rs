@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use femtobarn_catalog::{Commit, Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard};
+use femtobarn_catalog::{Commit, Csn, DatabaseRow, DatabaseState};
 use femtobarn_format::completion;
 use rntuple::tfile::{self, Sealing};
 use rntuple::{Anchor, ByteSource};
@@ -34,7 +34,7 @@ impl Federation {
                 what: format!("database {name:?} is already {}", row.state),
             });
         }
-        let _lock = lock_alone(inner, row.id, lock_wait)?;
+        let _lock = inner.lock_alone(row.id, lock_wait)?;
         // Safety does not rest on the lock: the commit below fails if another one followed this head.
         let seen = inner.catalog.head()?;
         let anchors = write_anchored(inner, &row, seen)?;
@@ -46,12 +46,6 @@ impl Federation {
             Commit { transaction, message, sealed: vec![(row.id, seen)], ..Commit::default() };
         Ok(inner.catalog.commit(commit)?)
     }
-}
-
-/// Takes the exclusive lock of a database whose file is going to be changed, which excludes all transactions.
-pub(crate) fn lock_alone(inner: &Inner, database: DatabaseId, wait: Duration) -> Result<LockGuard> {
-    inner.check_writable()?;
-    Ok(inner.locks().owner().lock_database_exclusive(database, wait)?)
 }
 
 /// Writes each container in the form that plain ROOT reads, and the database's description; returns an anchor

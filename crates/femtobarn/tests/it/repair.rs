@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use femtobarn::{
@@ -190,6 +191,43 @@ fn keys_of_a_database_with_an_open_transaction_are_left() {
     assert_eq!((report.done.len(), left.kind), (0, ProblemKind::Chain));
     transaction.rollback();
     assert_eq!(repair(&federation, false).left, []);
+}
+
+/// The versions were read before the lock was there, so the header of a new key was written over a commit that came between.
+#[test]
+fn commits_made_while_a_repair_waits_for_its_lock_are_kept() {
+    let (folder, federation) = federation();
+    with_ten_events(&federation);
+    append(&federation, 10);
+    let path = file(&folder);
+    let bytes = fs::read(&path).unwrap();
+    let name = bytes.windows(6).rposition(|bytes| bytes == b"\x05RBlob").unwrap();
+    let key = name - NAME_IN_KEY;
+    // The key claims to end where the next commit is going to be written.
+    let end = newest(&federation).record;
+    let payload = end.offset + end.size - (key + KEY_BYTES) as u64;
+    let header = rntuple::tfile::rblob_key_header(key as u64, payload, Default::default()).unwrap();
+    let disk = OpenOptions::new().write(true).open(&path).unwrap();
+    disk.write_all_at(&header, key as u64).unwrap();
+    let mut transaction = begin(&federation);
+    let database = transaction.database("run7").unwrap();
+    let events_key = transaction.container(database, "events").unwrap();
+    transaction.extend(events_key, events(7, 20, 10)).unwrap();
+    let report = thread::scope(|scope| {
+        let other = reopened(&folder);
+        let repairing =
+            scope.spawn(move || other.repair(&RepairOptions::default(), &mut |_| true).unwrap());
+        let locks = federation.catalog().locks();
+        while locks.waiting().unwrap().is_empty() {
+            assert!(!repairing.is_finished(), "it waits for the transaction");
+            thread::sleep(Duration::from_millis(1));
+        }
+        transaction.commit().unwrap();
+        repairing.join().unwrap()
+    });
+    assert_eq!((report.done.len(), report.left.len()), (1, 0), "{report:?}");
+    assert_eq!(numbers(&reopened(&folder), "run7/events"), (0..30).collect::<Vec<_>>());
+    assert_eq!(problems(&reopened(&folder)), []);
 }
 
 #[test]

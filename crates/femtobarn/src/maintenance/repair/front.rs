@@ -18,10 +18,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use femtobarn_catalog::{BlobRange, DatabaseRow, EnvelopeRange, VersionRow};
+use femtobarn_catalog::{BlobRange, DatabaseId, DatabaseRow, EnvelopeRange, VersionRow};
 use rntuple::tfile::{FileIdentity, RBLOB_KEY_LENGTH};
 use rntuple::{BlobSink, EnvelopeKind, EnvelopeLink, Footer, Locator, PageList, read_envelope};
 
+use super::lock_to_mend;
 use crate::annex::{self, Annex};
 use crate::error::{Error, Result};
 use crate::federation::{Federation, Inner};
@@ -38,13 +39,16 @@ use femtobarn_format::link;
 /// moved.
 ///
 /// # Errors
-/// `Busy` if a transaction writes to the database; `Corrupt` if a version's metadata cannot be read, so that
-/// its bytes are unknown; `Io` or `Full` if the file cannot be written. The next repair continues.
-pub(super) fn mend(federation: &Federation, row: &DatabaseRow, lock_wait: Duration) -> Result<u64> {
+/// `Busy` if a transaction writes to the database; `Closed` if it takes no commits any more; `Corrupt` if a version's
+/// metadata cannot be read, so that its bytes are unknown; `Io` or `Full` if the file cannot be written. The next
+/// repair continues.
+pub(super) fn mend(
+    federation: &Federation,
+    database: DatabaseId,
+    lock_wait: Duration,
+) -> Result<u64> {
     let inner = &federation.inner;
-    let owner = inner.locks().owner();
-    let _alone = owner.lock_database_exclusive(row.id, lock_wait)?;
-    inner.retire_extents(row.id)?;
+    let (_alone, row) = &lock_to_mend(inner, database, lock_wait)?;
     let path = inner.path_of(row);
     let file = Arc::new(DatabaseFile::open_to_write(path.clone())?);
     let identity = identity_of(row, &path)?;

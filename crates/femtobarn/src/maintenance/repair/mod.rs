@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::federation::Federation;
+use crate::federation::{Federation, Inner};
 use crate::inventory::Inventory;
 use crate::maintenance::check::{
     CheckLevel, CheckReport, Problem, ProblemKind, ProblemLocation, Severity,
@@ -36,6 +36,7 @@ use container::{SuspectParts, Verdict};
 use examiner::Examiner;
 use femtobarn_catalog::{
     ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRecord, DatabaseRow, DatabaseState,
+    LockGuard,
 };
 
 /// Options of a repair.
@@ -150,7 +151,7 @@ impl Repair<'_> {
             let mended = if self.options.dry_run {
                 Ok(String::new())
             } else {
-                front::mend(self.federation, &row, wait)
+                front::mend(self.federation, row.id, wait)
                     .map(|bytes| format!(", and {bytes} bytes were moved from there"))
             };
             match mended {
@@ -290,19 +291,16 @@ impl Repair<'_> {
     /// Mends the chain of keys of a database; returns how many keys were written.
     fn mend_chain(&self, database: &DatabaseRow) -> Result<u64> {
         let inner = &self.federation.inner;
-        let versions = inner.local()?.all_versions(database.id)?;
         if self.options.dry_run {
             let _lock = inner.locks().lock_allocation(database.id)?;
             let survey = key_chain::survey(&DatabaseFile::open(inner.path_of(database))?)?;
             return Ok(survey.faults.len() as u64 + survey.odd_headers);
         }
-        let owner = inner.locks().owner();
-        let _alone = owner.lock_database_exclusive(database.id, self.options.lock_wait)?;
-        inner.retire_extents(database.id)?;
+        let (_alone, database) = lock_to_mend(inner, database.id, self.options.lock_wait)?;
         let _lock = inner.locks().lock_allocation(database.id)?;
-        let file = DatabaseFile::open_to_write(inner.path_of(database))?;
-        let source = DatabaseFile::open(inner.path_of(database))?;
-        let live = Inventory::of(&source, &versions)?;
+        let file = DatabaseFile::open_to_write(inner.path_of(&database))?;
+        let source = DatabaseFile::open(inner.path_of(&database))?;
+        let live = Inventory::of(&source, &inner.local()?.all_versions(database.id)?)?;
         let keys = key_chain::cover(&file, &live)?;
         file.sync()?;
         // A writer that lost its lock on the database may still hold an extent that contains such a key.
@@ -360,6 +358,26 @@ impl Repair<'_> {
         let newest = self.federation.catalog().version(database, container, Csn::MAX)?;
         Ok(newest.zip(problem.place.csn).is_some_and(|(newest, csn)| csn < newest.csn))
     }
+}
+
+/// Takes the exclusive lock of a database whose file is going to be mended, and returns its row as of now. What was read
+/// before is out of date: a transaction that had a lock may have committed, and the database may have been sealed.
+///
+/// # Errors
+/// `Busy` if a transaction writes to the database; `Closed` if it takes no commits any more.
+fn lock_to_mend(
+    inner: &Inner,
+    database: DatabaseId,
+    wait: Duration,
+) -> Result<(LockGuard, DatabaseRow)> {
+    let lock = inner.lock_alone(database, wait)?;
+    let row = inner.local()?.any_database_by_id(database)?;
+    if row.state != DatabaseState::Open {
+        let what = format!("database {:?} is {} and read-only", row.name, row.state);
+        return Err(Error::Closed { what });
+    }
+    inner.retire_extents(database)?;
+    Ok((lock, row))
 }
 
 /// The parts of a newest version's annex that the check found wrong.
