@@ -214,7 +214,7 @@ pub unsafe extern "C" fn fb_snapshot_containers(
     let list = || {
         // SAFETY: the caller's.
         let (snapshot, name) = unsafe { (Owned::get(snapshot)?, text("database", database)?) };
-        let database = snapshot.federation().catalog().database(name, snapshot.csn())?;
+        let database = snapshot.database(name)?;
         let containers = snapshot.containers(database.id)?;
         Ok(containers.iter().map(|row| c_text(&row.name)).collect())
     };

@@ -29,6 +29,7 @@ impl RemoteSession {
                 _ => Err(other_reply()),
             };
         }
+        let question = Question { session: self.session_of_pins(), ..question };
         let mut stream = self.client().look_up(self.request(question)).await?.into_inner();
         let mut answers = Vec::new();
         while let Some(answer) = stream.message().await? {
@@ -38,6 +39,12 @@ impl RemoteSession {
             answers.push(answer);
         }
         Ok(answers)
+    }
+
+    /// The session, if it has pinned snapshots. A server that was away may answer before the session is open again there; it
+    /// has no rows of snapshots that it gave up.
+    fn session_of_pins(&self) -> Vec<u8> {
+        if self.ledger().has_pins() { self.id.as_bytes().to_vec() } else { vec![] }
     }
 
     /// Sends a change.

@@ -75,11 +75,12 @@ impl RemoteSession {
     pub(super) async fn look_up(&self, of: Asked) -> Result<Arc<Vec<Answer>>> {
         let key = self
             .is_fixed(&of)
-            .then(|| Question { federation: String::new(), of: Some(of.clone()) }.encode_to_vec());
+            .then(|| Question { of: Some(of.clone()), ..Question::default() }.encode_to_vec());
         if let Some(cached) = key.as_ref().and_then(|key| self.answers.get(key)) {
             return Ok(cached);
         }
-        let question = Question { federation: self.federation.clone(), of: Some(of) };
+        let federation = self.federation.clone();
+        let question = Question { federation, of: Some(of), ..Question::default() };
         let (answers, _) = self.until_answered(|| self.send_question(question.clone())).await?;
         let answers = Arc::new(answers);
         if let Some(key) = key
@@ -203,10 +204,9 @@ impl RemoteSession {
                     return Err(self.in_doubt(self.unreachable(&reason), sent));
                 }
                 Err(AttemptFailure::OtherToken) => {}
-                // Without this, the session's own turns would notice only after a third of the lease.
                 Err(AttemptFailure::NoSession) => {
                     refused = None;
-                    self.direct().iter().for_each(|connection| self.lose(connection));
+                    self.reopen();
                 }
                 Err(AttemptFailure::Lost(lost)) => {
                     refused = None;
@@ -276,6 +276,12 @@ impl RemoteSession {
         }
     }
 
+    /// Opens the session again, which the server does not know. Without this, the session's own turns would notice only after a
+    /// third of the lease.
+    fn reopen(&self) {
+        self.direct().iter().for_each(|connection| self.lose(connection));
+    }
+
     /// Sends a call until it is answered or the client's patience is over; returns also whether it was sent more than
     /// once.
     async fn until_answered<T, F>(&self, mut send: impl FnMut() -> F) -> Result<(T, bool)>
@@ -298,7 +304,10 @@ impl RemoteSession {
                 Err(AttemptFailure::Refused(error)) => return Err(error),
                 Err(AttemptFailure::Untrusted(why)) => return Err(self.unreachable(&why)),
                 Err(AttemptFailure::OtherToken) => None,
-                Err(AttemptFailure::NoSession) => Some("the session is not open".to_owned()),
+                Err(AttemptFailure::NoSession) => {
+                    self.reopen();
+                    Some("the session is not open".to_owned())
+                }
                 Err(AttemptFailure::Lost(why)) => Some(why),
             };
             if let Some(why) = why {

@@ -115,6 +115,11 @@ impl Ledger {
         self.pins.contains_key(&csn)
     }
 
+    /// Whether any snapshot is pinned.
+    pub(super) fn has_pins(&self) -> bool {
+        !self.pins.is_empty()
+    }
+
     /// Removes a pin; returns whether the server must be informed.
     pub(super) fn unpin(&mut self, csn: Csn) -> bool {
         let Some(count) = self.pins.get_mut(&csn) else { return false };

@@ -106,7 +106,7 @@ fn questions_to_read((database, container): (DatabaseId, ContainerId), at: Csn) 
 }
 
 fn question(of: Of) -> Question {
-    Question { federation: String::new(), of: Some(of) }
+    Question { of: Some(of), ..Question::default() }
 }
 
 /// The questions about the newest rows of a target, and about a commit not older than these.

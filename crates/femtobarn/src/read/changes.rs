@@ -36,8 +36,9 @@ impl View {
             return Ok(vec![0..earlier.entries()]);
         }
         let changed = new.reader.changed_entries(&old.reader);
-        let mut changed: Ranges =
-            changed.map_err(Error::storage(self.path()))?.into_iter().collect();
+        // The page lists of both versions are read.
+        let changed = earlier.snapshot().kept(changed.map_err(Error::storage(self.path())));
+        let mut changed: Ranges = self.snapshot().kept(changed)?.into_iter().collect();
         if old.row.csn != new.row.csn && (old.row.deleted, new.row.deleted) != (0, 0) {
             // A repair can also bring objects back.
             let live = |view: &View| -> Result<Ranges> {

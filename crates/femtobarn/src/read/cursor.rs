@@ -96,7 +96,8 @@ impl<R: FromCell> Cursor<R> {
             self.view.check_readable()?;
             self.view.check_live(entry)?;
         }
-        self.rows.get(entry).map_err(|error| Error::storage(self.view.path())(error))
+        let view = &self.view;
+        self.rows.get(entry).map_err(|error| failed(view, error))
     }
 
     /// Calls `each` with the objects of a range of entries, without deleted ones.
@@ -111,11 +112,17 @@ impl<R: FromCell> Cursor<R> {
         for run in self.view.live_runs(entries)? {
             for entry in run {
                 let object = self.rows.get(entry);
-                each(entry, object.map_err(|error| Error::storage(self.view.path())(error))?)?;
+                each(entry, object.map_err(|error| failed(&self.view, error))?)?;
             }
         }
         Ok(())
     }
+}
+
+/// The error of a cursor's read.
+#[cold]
+fn failed(view: &View, error: rntuple::Error) -> Error {
+    view.snapshot().unless_given_up(Error::storage(view.path())(error))
 }
 
 /// Whether a row type contains links.

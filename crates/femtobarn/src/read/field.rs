@@ -2,23 +2,18 @@
 //!
 //! As a cursor, a field reader holds the pages that it read from. It belongs to one thread at a time.
 
-use std::sync::Arc;
-
 use femtobarn_catalog::{ContainerId, DatabaseId, Oid};
 use rntuple::{FieldCursor, FieldValue};
 
 use crate::error::{Error, Result};
 use crate::links::translate::{ToFederation, Translate};
 use crate::read::cursor::VersionHandle;
-use crate::read::version::OpenVersion;
 use crate::read::view::View;
 use crate::schema::field_type::FieldType;
 
 /// Reads one field of the objects of a container, one at a time.
 pub struct FieldReader {
-    version: Arc<OpenVersion>,
-    /// The container's path, for error texts.
-    path: String,
+    view: View,
     values: Values,
 }
 
@@ -44,7 +39,7 @@ impl View {
     /// # Errors
     /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if the field does not exist.
     pub fn field_reader(&self, name: &str) -> Result<Option<FieldReader>> {
-        let (version, path) = (self.shared_version(), self.path());
+        let version = self.shared_version();
         let field = self.class().fields.iter().find(|field| field.name == name);
         let is_link = field.is_some_and(|field| matches!(field.of, FieldType::Link(_)));
         let is_stored_so = field.is_some_and(|field| is_link || !field.of.needs_translation());
@@ -57,8 +52,8 @@ impl View {
         } else {
             cursor(&[name]).map(|plain| plain.map(|plain| Values::Plain(plain.into())))
         };
-        let values = values.map_err(Error::storage(&path))?;
-        Ok(values.map(|values| FieldReader { version, path, values }))
+        let values = values.map_err(Error::storage(self.path()))?;
+        Ok(values.map(|values| FieldReader { view: self.clone(), values }))
     }
 }
 
@@ -89,7 +84,8 @@ impl FieldReader {
     /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the entry does not exist; `Corrupt` if the stored bytes
     /// are damaged.
     pub fn get(&mut self, entry: u64) -> Result<FieldContent> {
-        let failed = |error| Error::storage(&self.path)(error);
+        let view = &self.view;
+        let failed = |error| view.snapshot().unless_given_up(Error::storage(view.path())(error));
         match &mut self.values {
             Values::Plain(plain) => Ok(FieldContent::Plain(plain.get(entry).map_err(failed)?)),
             Values::Links(members) => {
@@ -135,7 +131,8 @@ impl FieldReader {
         if container == 0 {
             return Ok(FieldContent::Link(None));
         }
-        let database = ToFederation(&self.version.link_databases).translate(database, container)?;
+        let numbers = &self.view.opened_version().link_databases;
+        let database = ToFederation(numbers).translate(database, container)?;
         let oid = Oid::new(DatabaseId(database), ContainerId(container), entry);
         Ok(FieldContent::Link(Some(oid)))
     }

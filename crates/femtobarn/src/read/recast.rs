@@ -36,6 +36,10 @@ impl View {
     /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the version does not exist; `Invalid` if a field cannot
     /// be converted.
     pub fn as_class(&self, version: u32) -> Result<View> {
+        self.snapshot().kept(self.converted(version))
+    }
+
+    fn converted(&self, version: u32) -> Result<View> {
         if let Some(original) = &self.opened_version().original {
             return View::new(self.snapshot().clone(), original.clone()).as_class(version);
         }

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use femtobarn_catalog::{
-    ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, NewestRows, Oid, PinGuard, TagRow,
-    VersionRow,
+    Catalogue, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, NewestRows, Oid, PinGuard,
+    TagRow, VersionRow,
 };
 use parking_lot::Mutex;
 use rntuple::Value;
@@ -123,7 +123,15 @@ impl Snapshot {
     /// # Errors
     /// [`Error::Catalogue`] if the catalogue cannot be read.
     pub fn databases(&self) -> Result<Vec<DatabaseRow>> {
-        Ok(self.federation.catalog().databases(self.csn)?)
+        self.rows(|catalog| catalog.databases(self.csn))
+    }
+
+    /// The database with a name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound), with similar names.
+    pub fn database(&self, name: &str) -> Result<DatabaseRow> {
+        self.rows(|catalog| catalog.database(name, self.csn))
     }
 
     /// The containers of a database, by number.
@@ -131,7 +139,7 @@ impl Snapshot {
     /// # Errors
     /// [`Error::Catalogue`] if the catalogue cannot be read.
     pub fn containers(&self, database: DatabaseId) -> Result<Vec<ContainerRow>> {
-        Ok(self.federation.catalog().containers(database, self.csn)?)
+        self.rows(|catalog| catalog.containers(database, self.csn))
     }
 
     /// Whether a container with a path such as `run7/events` exists. Unlike a failed [`view`](Self::view), it
@@ -141,11 +149,10 @@ impl Snapshot {
     /// [`Error::Catalogue`] if the catalogue cannot be read.
     pub fn has(&self, path: &str) -> Result<bool> {
         let Some((database, container)) = path.split_once('/') else { return Ok(false) };
-        let catalog = self.federation.catalog();
-        match catalog.find_database(database, self.csn)? {
+        self.rows(|catalog| match catalog.find_database(database, self.csn)? {
             Some(found) => Ok(catalog.find_container(found.id, container, self.csn)?.is_some()),
             None => Ok(false),
-        }
+        })
     }
 
     /// The container with a path such as `run7/events`.
@@ -154,8 +161,11 @@ impl Snapshot {
     /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound), with similar names.
     pub fn view(&self, path: &str) -> Result<View> {
         let (database, container) = split(path)?;
-        let database = self.federation.catalog().database(database, self.csn)?;
-        let row = self.federation.catalog().container(database.id, container, self.csn)?;
+        let (database, row) = self.rows(|catalog| {
+            let database = catalog.database(database, self.csn)?;
+            let row = catalog.container(database.id, container, self.csn)?;
+            Ok((database, row))
+        })?;
         self.open(database, row)
     }
 
@@ -175,11 +185,14 @@ impl Snapshot {
         {
             return self.open_version(database, row, version);
         }
-        let row = catalog.container_by_id(database, container, self.csn)?;
-        let database = match self.databases.iter().find(|row| row.id == database) {
-            Some(row) => row.clone(),
-            None => catalog.database_by_id(database, self.csn)?,
-        };
+        let (database, row) = self.rows(|catalog| {
+            let row = catalog.container_by_id(database, container, self.csn)?;
+            let database = match self.databases.iter().find(|row| row.id == database) {
+                Some(row) => row.clone(),
+                None => catalog.database_by_id(database, self.csn)?,
+            };
+            Ok((database, row))
+        })?;
         self.open(database, row)
     }
 
@@ -192,9 +205,21 @@ impl Snapshot {
     }
 
     fn open(&self, database: DatabaseRow, container: ContainerRow) -> Result<View> {
-        let catalog = self.federation.catalog();
-        let row = catalog.version(container.database, container.id, self.csn)?;
+        let row =
+            self.rows(|catalog| catalog.version(container.database, container.id, self.csn))?;
         self.kept(self.open_version(database, container, row))
+    }
+
+    /// Rows of the catalogue as of the snapshot. All of its look-ups pass here: rows of a snapshot that was given up may be
+    /// gone.
+    ///
+    /// # Errors
+    /// The errors of the catalogue; `Conflict` if the snapshot was given up.
+    pub(crate) fn rows<T>(
+        &self,
+        look_up: impl FnOnce(&dyn Catalogue) -> femtobarn_catalog::Result<T>,
+    ) -> Result<T> {
+        self.kept(look_up(self.federation.catalog()).map_err(Error::from))
     }
 
     /// The result of a read, if the snapshot has been pinned until now. A server that was away may have given it up: its rows
@@ -203,23 +228,35 @@ impl Snapshot {
     /// # Errors
     /// `Conflict` if the snapshot was given up.
     pub(crate) fn kept<T>(&self, read: Result<T>) -> Result<T> {
-        let failed = read.as_ref().err().map(Error::kind);
-        if matches!(failed, Some(ErrorKind::Corrupt | ErrorKind::NotFound))
+        match read {
+            Ok(_) if !self.pin.is_held() => Err(self.given_up()),
+            Ok(read) => Ok(read),
+            Err(error) => Err(self.unless_given_up(error)),
+        }
+    }
+
+    /// The error of a read; `Conflict` if it failed because the snapshot was given up. Every read of bytes passes here or
+    /// through [`kept`](Self::kept). Where checksums or deletions decide, the bytes of other versions are errors, so reads
+    /// that succeed need not ask.
+    #[cold]
+    pub(crate) fn unless_given_up(&self, error: Error) -> Error {
+        if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound)
             && self.pin.is_on_lease()
         {
             // The session may not have noticed yet that the server was away. If it stays away, the first error tells more.
             drop(self.federation.catalog().pin_head());
         }
-        if self.pin.is_held() {
-            return read;
-        }
-        Err(Error::Conflict {
+        if self.pin.is_held() { error } else { self.given_up() }
+    }
+
+    fn given_up(&self) -> Error {
+        Error::Conflict {
             what: format!(
                 "snapshot {} was given up while its server could not be reached; read a newer one, or run the transaction \
                  again",
                 self.csn
             ),
-        })
+        }
     }
 
     fn open_version(

@@ -149,7 +149,7 @@ impl View {
         match self.opened.version.row.deleted {
             0 if entries.is_empty() => Ok(vec![]),
             0 => Ok(vec![entries]),
-            _ => Ok(deletions.live(&**source, entries)?),
+            _ => self.snapshot.kept(deletions.live(&**source, entries).map_err(Error::from)),
         }
     }
 
@@ -169,7 +169,9 @@ impl View {
         let OpenVersion { deletions, source, row, .. } = &*self.opened.version;
         match row.deleted {
             0 => Ok(false),
-            _ => Ok(deletions.contains(&**source, entry)?),
+            _ => deletions
+                .contains(&**source, entry)
+                .map_err(|error| self.snapshot.unless_given_up(error.into())),
         }
     }
 
@@ -249,7 +251,7 @@ impl View {
     pub fn cluster_sizes(&self, selection: &Selection) -> Result<Vec<(Range<u64>, u64)>> {
         self.check_readable()?;
         let sizes = self.opened.version.reader.cluster_sizes(&selection.projection);
-        sizes.map_err(Error::storage(self.path()))
+        self.snapshot.kept(sizes.map_err(Error::storage(self.path())))
     }
 
     /// Reads fields of the objects of a range of entries as an array of records, without deleted objects; see

@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(end(&mut inquiries, 1), [(1, 16)]);
         assert!(inquiries.has_room(&questions));
         let federation = "x".repeat(QUESTION_BYTES_MAX);
-        assert!(!inquiries.has_room(&[Question { federation, of: None }]));
+        assert!(!inquiries.has_room(&[Question { federation, ..Question::default() }]));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use axum::middleware::{Next, from_fn};
 use femtobarn_catalog::{Csn, Result};
 use femtobarn_rpc::MESSAGE_BYTES_MAX;
-use femtobarn_rpc::convert::status_of;
+use femtobarn_rpc::convert::{status_of, uuid};
 use femtobarn_rpc::turns::TURNS_PATH;
 use femtobarn_rpc::v1::catalogue_server::{Catalogue, CatalogueServer};
 use femtobarn_rpc::v1::{
@@ -174,8 +174,15 @@ impl Service {
         question: Question,
     ) -> std::result::Result<Vec<Answer>, Status> {
         let (service, _) = self.admit(caller, &question.federation, Action::Read)?;
-        let answers = queries::answers(self, service, question).await;
-        answers.map_err(|error| status_of(&error))
+        let session = Some(&question.session).filter(|it| !it.is_empty()).map(|it| uuid(it));
+        let session = session.transpose().map_err(|error| status_of(&error))?;
+        let answers = queries::answers(self, service.clone(), question).await;
+        let answers = answers.map_err(|error| status_of(&error))?;
+        match session {
+            // Its snapshots were pinned while the rows were read if it is open after that.
+            Some(session) if service.session(session).is_none() => Err(mutations::no_session()),
+            _ => Ok(answers),
+        }
     }
 
     /// Counts a call on a direct connection that ended with this status.

@@ -190,13 +190,13 @@ fn calls_that_fail_end_with_their_status_and_harm_no_other() {
     let stage = Stage::new();
     let mut client = RawClient::new(&stage);
     let head = question::Of::Head(v1::Empty {});
-    let head = Question { federation: "test.fed".into(), of: Some(head) };
+    let head = Question { federation: "test.fed".into(), of: Some(head), session: vec![] };
     let stranger = PublishRequest {
         federation: "test.fed".into(),
         session: vec![7; 16],
         ..PublishRequest::default()
     };
-    let nothing = Question { federation: "test.fed".into(), of: None };
+    let nothing = Question { of: None, ..head.clone() };
     let elsewhere = Question { federation: "other.fed".into(), ..head.clone() };
     let calls = [
         None,

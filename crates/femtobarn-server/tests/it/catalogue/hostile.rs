@@ -97,17 +97,20 @@ fn malformed_call_is_refused() {
     let federation = || FEDERATION.to_owned();
     runtime.block_on(async {
         let mut client = client(&stage).await;
-        let nothing = Question { federation: federation(), of: None };
+        let nothing = Question { federation: federation(), ..Question::default() };
         let status = client.look_up(nothing).await.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument);
         let half = v1::Identified { uuid: vec![1], at: 0 };
         let of = Some(v1::question::Of::DatabaseByUuid(half));
-        let status = client.look_up(Question { federation: federation(), of }).await.unwrap_err();
+        let status = client
+            .look_up(Question { federation: federation(), of, ..Question::default() })
+            .await
+            .unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument);
         for (name, code) in [("../test.fed", Code::PermissionDenied), ("none.fed", Code::NotFound)]
         {
             let of = Some(v1::question::Of::Head(v1::Empty {}));
-            let elsewhere = Question { federation: name.into(), of };
+            let elsewhere = Question { federation: name.into(), of, ..Question::default() };
             assert_eq!(client.look_up(elsewhere).await.unwrap_err().code(), code);
         }
         let nothing = ChangeRequest { federation: federation(), ..ChangeRequest::default() };

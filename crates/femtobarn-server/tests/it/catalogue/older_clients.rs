@@ -78,8 +78,11 @@ fn a_client_that_knows_nothing_newer_locks_commits_and_reads() {
         assert_eq!(publish(&mut client, &session, &commit, true).await, csn);
         let newest =
             Numbered { database: stage.database.0, container: stage.container.0, at: Csn::MAX.0 };
-        let question =
-            Question { federation: FEDERATION.to_owned(), of: Some(Of::Version(newest)) };
+        let question = Question {
+            federation: FEDERATION.to_owned(),
+            of: Some(Of::Version(newest)),
+            session: vec![],
+        };
         let mut answers = client.look_up(question).await.unwrap().into_inner();
         let answer = answers.message().await.unwrap().unwrap();
         assert_eq!(answer.versions.iter().map(|row| row.csn).collect::<Vec<_>>(), [csn]);

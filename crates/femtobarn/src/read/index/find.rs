@@ -84,7 +84,7 @@ impl View {
     /// # Errors
     /// [`Error::Corrupt`] if the annex is damaged.
     pub fn indexes(&self) -> Result<Vec<Index>> {
-        let prepared = self.opened_version().indexes.prepared(self.opened_version())?;
+        let prepared = self.prepared_indexes()?;
         let index = |Prepared { state, .. }: &Prepared| Index {
             name: state.name.clone(),
             fields: state.fields.clone(),
@@ -151,8 +151,21 @@ impl View {
         Ok(self.best(&names)?.is_some_and(|(_, count)| count == names.len()))
     }
 
+    fn prepared_indexes(&self) -> Result<&[Prepared]> {
+        let version = self.opened_version();
+        self.snapshot().kept(version.indexes.prepared(version))
+    }
+
     /// Calls `take` with the entries found, ascending, until it returns false.
     fn search(
+        &self,
+        values: &[(impl AsRef<str>, Value)],
+        take: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<()> {
+        self.snapshot().kept(self.search_stored(values, take))
+    }
+
+    fn search_stored(
         &self,
         values: &[(impl AsRef<str>, Value)],
         take: &mut dyn FnMut(u64) -> bool,
@@ -191,8 +204,7 @@ impl View {
 
     /// The position of the index with the most first fields among `names`, and their number.
     fn best(&self, names: &[&str]) -> Result<Option<(usize, usize)>> {
-        let version = self.opened_version();
-        let prepared = version.indexes.prepared(version)?;
+        let prepared = self.prepared_indexes()?;
         let count = |index: &Prepared| {
             let is_named = |field: &&String| names.contains(&field.as_str());
             index.state.fields.iter().take_while(is_named).count()

@@ -269,7 +269,7 @@ impl View {
         let version = self.opened_version();
         let is_summarised = |it: &ColumnPath| it.is_summarised && run::name(it) == path;
         if version.reader.column_paths().iter().any(is_summarised) {
-            version.statistics.column(path)
+            self.snapshot().kept(version.statistics.column(path))
         } else {
             Ok(Arc::new([]))
         }

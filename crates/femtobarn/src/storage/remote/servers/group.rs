@@ -108,7 +108,8 @@ impl ServerGroup {
             if let Some((_, error)) = refusals.pop() {
                 return Err(error);
             }
-            if clock::now() >= deadline {
+            // A snapshot that is lost at all servers comes back at none.
+            if clock::now() >= deadline || self.pins.is_lost(at) {
                 return Err(E::unavailable(self.nobody(at)));
             }
             std::thread::sleep(PAUSE);
