@@ -18,7 +18,7 @@ use crate::numbers::{signed, unsigned};
 use crate::rows::{
     ClassRow, ContainerRecord, Counts, DatabaseRecord, DatabaseRow, NameRow, VersionRow,
 };
-use crate::sql::{OptionalExtension, Row, RowResult, SqlConnection, SqlResult, params};
+use crate::sql::{OptionalExtension, Row, RowResult, SqlConnection, SqlResult, ToSql, params};
 
 /// Selects each database with its last name.
 const DATABASES: &str = "SELECT d.id, d.uuid, \
@@ -29,6 +29,9 @@ const CONTAINERS: &str = "SELECT c.database, c.id, \
     (SELECT n.name FROM container_names n WHERE n.database = c.database AND n.container = c.id \
      ORDER BY n.since DESC LIMIT 1), c.class, c.class_version, c.options, c.created, c.dropped \
     FROM containers c WHERE c.database = ?1 ORDER BY c.id";
+
+/// Databases that one statement asks about.
+const ASKED_AT_ONCE: usize = 64;
 
 const IS_A_FILE: &str = "SELECT EXISTS (SELECT 1 FROM databases WHERE path = ?1)";
 
@@ -138,11 +141,19 @@ impl LocalCatalogue {
         self.all(&sql, [database.0], version_row)
     }
 
-    /// The databases that were dropped.
-    pub fn dropped_databases(&self) -> Result<HashSet<DatabaseId>> {
-        let sql = "SELECT id FROM databases WHERE dropped IS NOT NULL";
-        let found = self.all(sql, params![], |row| Ok(DatabaseId(row.get(0)?)))?;
-        Ok(found.into_iter().collect())
+    /// The dropped ones among these databases. Rows of other databases are not read.
+    pub fn dropped_among(&self, databases: &[DatabaseId]) -> Result<HashSet<DatabaseId>> {
+        let mut dropped = HashSet::new();
+        for asked in databases.chunks(ASKED_AT_ONCE) {
+            // The statement always has the same number of parameters, so it is prepared once.
+            let mut ids = [asked[0].0; ASKED_AT_ONCE];
+            ids.iter_mut().zip(asked).for_each(|(id, asked)| *id = asked.0);
+            let ids = ids.each_ref().map(|id| id as &dyn ToSql);
+            let id = |row: &Row<'_>| Ok(DatabaseId(row.get(0)?));
+            let found = self.all(&dropped_among(), &ids[..], id)?;
+            dropped.extend(found);
+        }
+        Ok(dropped)
     }
 
     /// The numbers of rows in the catalogue.
@@ -171,6 +182,11 @@ impl LocalCatalogue {
         })?;
         Ok(counts.unwrap_or_default())
     }
+}
+
+fn dropped_among() -> String {
+    let marks: Vec<String> = (1..=ASKED_AT_ONCE).map(|number| format!("?{number}")).collect();
+    format!("SELECT id FROM databases WHERE id IN ({}) AND dropped IS NOT NULL", marks.join(", "))
 }
 
 pub(super) fn databases(sql: &SqlConnection) -> SqlResult<Vec<DatabaseRecord>> {
@@ -252,7 +268,21 @@ mod tests {
         let catalog = LocalCatalogue::create(&folder.path().join("test.fed"), "test").unwrap();
         let plan = format!("EXPLAIN QUERY PLAN {IS_A_FILE}");
         let steps = catalog.all(&plan, ["databases/run7.root"], |row| row.get::<String>(3));
-        let steps = steps.unwrap();
+        assert_searches(&steps.unwrap());
+    }
+
+    /// A server asks again whenever some hundred databases were made: it read the rows of all that were ever dropped.
+    #[test]
+    fn dropped_databases_are_searched_by_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = LocalCatalogue::create(&folder.path().join("test.fed"), "test").unwrap();
+        let plan = format!("EXPLAIN QUERY PLAN {}", dropped_among());
+        let ids = [&1 as &dyn ToSql; ASKED_AT_ONCE];
+        let steps = catalog.all(&plan, &ids[..], |row| row.get::<String>(3));
+        assert_searches(&steps.unwrap());
+    }
+
+    fn assert_searches(steps: &[String]) {
         assert!(steps.iter().any(|step| step.starts_with("SEARCH databases")), "{steps:?}");
         assert!(!steps.iter().any(|step| step.starts_with("SCAN databases")), "{steps:?}");
     }

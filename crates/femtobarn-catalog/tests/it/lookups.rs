@@ -53,6 +53,9 @@ fn changes_between_snapshots_are_those_of_their_rows() {
     let seen = fed.catalog.head().unwrap();
     let dropped_databases = vec![DroppedDatabase { id: other, seen, keeps_file: false }];
     fed.catalog.commit(Commit { dropped_databases, ..Commit::default() }).unwrap();
+    let many: Vec<DatabaseId> = (0..200).rev().map(DatabaseId).collect();
+    assert_eq!(fed.catalog.dropped_among(&many).unwrap(), [other].into());
+    assert_eq!(fed.catalog.dropped_among(&[fed.database]).unwrap(), [].into());
     let head = fed.catalog.head().unwrap().0;
     let all_of = |at: Csn| {
         let databases = fed.catalog.databases(at).unwrap();

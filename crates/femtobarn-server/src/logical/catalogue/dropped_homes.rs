@@ -19,14 +19,14 @@ impl Site {
     }
 
     fn try_forget_dropped(&self) -> Result<()> {
-        let is_little = {
+        let known: Vec<DatabaseId> = {
             let state = self.state.lock();
-            state.homes.len() + state.handed_over.len() <= 2 * state.homes_kept + SPARE_MAX
+            if state.homes.len() + state.handed_over.len() <= 2 * state.homes_kept + SPARE_MAX {
+                return Ok(());
+            }
+            state.homes.keys().chain(state.handed_over.keys()).copied().collect()
         };
-        if is_little {
-            return Ok(());
-        }
-        let dropped = self.catalog.dropped_databases()?;
+        let dropped = self.catalog.dropped_among(&known)?;
         let is_kept = |id: &DatabaseId| !dropped.contains(id);
         let mut state = self.state.lock();
         state.homes.retain(|id, _| is_kept(id));
