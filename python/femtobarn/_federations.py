@@ -89,6 +89,7 @@ def open(
     path: str | os.PathLike[str] | Sequence[str],
     *,
     cache_bytes: int | None = None,
+    metadata_bytes: int | None = None,
     threads: int | None = None,
     streams: int | None = None,
     read_ahead_bytes: int | None = None,
@@ -108,6 +109,8 @@ def open(
         read from servers with little load, from the others if one fails, and cannot be changed.
     cache_bytes
         Size of the cache of decoded pages from which single objects are read, 256 MiB by default.
+    metadata_bytes
+        Size of what is kept of open containers and, up to two thirds, of conditions; 384 MiB by default.
     threads
         Threads that read one large array; one for each core by default.
     streams
@@ -142,17 +145,10 @@ def open(
         If a newer release made it, in a format that this release does not know.
     """
     paths = addresses.paths_of(path)
+    memory = (cache_bytes, metadata_bytes, threads, streams, read_ahead_bytes)
+    hosts = [memcached] if isinstance(memcached, str) else list(memcached)
     handle = FederationHandle.open(
-        ",".join(paths),
-        cache_bytes,
-        threads,
-        streams,
-        read_ahead_bytes,
-        disk_cache,
-        disk_cache_bytes,
-        [memcached] if isinstance(memcached, str) else list(memcached),
-        timeout,
-        stage,
+        ",".join(paths), *memory, disk_cache, disk_cache_bytes, hosts, timeout, stage
     )
     return Federation(handle)
 

@@ -138,6 +138,7 @@ class FederationHandle:
     def open(
         path: _Path,
         cache_bytes: int | None,
+        metadata_bytes: int | None,
         threads: int | None,
         streams: int | None,
         read_ahead_bytes: int | None,

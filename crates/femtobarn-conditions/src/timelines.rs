@@ -12,8 +12,6 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::timeline::Timeline;
 
-/// Bytes of all timelines that are kept.
-const BYTES_MAX: u64 = 256 << 20;
 /// Parts of the cache, each with a lock and an equal part of the budget.
 const SHARDS: usize = 4;
 /// Bytes of a timeline besides its segments.
@@ -44,7 +42,7 @@ impl Weighter<u64, Arc<Timeline>> for TimelineWeight {
 impl Timelines {
     /// The timelines that this process keeps of a federation.
     pub(crate) fn of(federation: &Federation) -> Arc<Self> {
-        federation.extension_cache(|| Arc::new(Timelines::new(BYTES_MAX))).clone()
+        federation.extension_cache(|| Arc::new(Timelines::new(federation.timeline_bytes()))).clone()
     }
 
     fn new(bytes_max: u64) -> Self {
@@ -94,7 +92,7 @@ impl Timelines {
 
 #[cfg(test)]
 mod tests {
-    use femtobarn::Overlap;
+    use femtobarn::{OpenOptions, Overlap};
 
     use super::*;
     use crate::timeline::ValidityRow;
@@ -103,6 +101,16 @@ mod tests {
         let row = |since| ValidityRow { channel: 0, since, until: since + 1, entry: since as u64 };
         let rows = (0..segments).map(row).collect();
         Timeline::resolve(rows, Overlap::Newest, i64::MIN..i64::MAX)
+    }
+
+    #[test]
+    fn the_budget_is_a_part_of_the_federations_setting() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("lhc.fed");
+        drop(Federation::create(&place, "lhc").unwrap());
+        let options = OpenOptions { metadata_bytes: 3 << 20, ..OpenOptions::default() };
+        let federation = Federation::open_with(&place, options).unwrap();
+        assert_eq!(Timelines::of(&federation).bytes_max, 2 << 20);
     }
 
     #[test]

@@ -50,11 +50,12 @@ impl FederationHandle {
 
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "the facade passes them by position")]
-    #[pyo3(signature = (path, cache_bytes, threads, streams, read_ahead_bytes, disk_cache, disk_cache_bytes, memcached, timeout, stage))]
+    #[pyo3(signature = (path, cache_bytes, metadata_bytes, threads, streams, read_ahead_bytes, disk_cache, disk_cache_bytes, memcached, timeout, stage))]
     fn open(
         py: Python<'_>,
         path: FilePath,
         cache_bytes: Option<u64>,
+        metadata_bytes: Option<u64>,
         threads: Option<usize>,
         streams: Option<usize>,
         read_ahead_bytes: Option<u64>,
@@ -67,6 +68,7 @@ impl FederationHandle {
         let usual = OpenOptions::default();
         let options = OpenOptions {
             cache_bytes: cache_bytes.unwrap_or(usual.cache_bytes),
+            metadata_bytes: metadata_bytes.unwrap_or(usual.metadata_bytes),
             threads: threads.unwrap_or(usual.threads),
             streams: streams.unwrap_or(usual.streams),
             read_ahead_bytes: read_ahead_bytes.unwrap_or(usual.read_ahead_bytes),

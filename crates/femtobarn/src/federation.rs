@@ -43,6 +43,8 @@ pub struct Federation {
 pub(crate) struct Inner {
     pub catalog: Arc<dyn Catalogue>,
     pub pages: Arc<PageCache>,
+    /// Bytes of retained versions and timelines.
+    pub metadata_bytes: u64,
     /// Threads that read one large array.
     pub threads: usize,
     /// Owned by `read`.
@@ -182,6 +184,7 @@ impl Federation {
                 files: Arc::new(files),
                 catalog,
                 pages: Arc::new(PageCache::new(options.cache_bytes)),
+                metadata_bytes: options.metadata_bytes,
                 threads: options.threads,
                 read_caches: CacheSlot::default(),
                 extents: Mutex::default(),
@@ -195,6 +198,12 @@ impl Federation {
     /// first call. A single crate may use it, with a single type.
     pub fn extension_cache<T: Send + Sync + 'static>(&self, create: impl FnOnce() -> T) -> &T {
         self.inner.extension.get_or_create(create)
+    }
+
+    /// Bytes of the timelines that a crate which is built on this one may keep: its part of
+    /// [`OpenOptions::metadata_bytes`].
+    pub fn timeline_bytes(&self) -> u64 {
+        self.inner.metadata_bytes / 3 * 2
     }
 
     /// Empties the page cache; later reads go to the disk.

@@ -10,6 +10,9 @@ pub struct OpenOptions {
     /// may hold half as much itself, mostly of the same pages. Memory for arrays is not included; up to 256 MiB
     /// of it is retained for reuse.
     pub cache_bytes: u64,
+    /// Bytes of what a process retains of metadata: open versions of containers, and timelines of conditions; 384 MiB by
+    /// default, of which timelines may take two thirds and versions one.
+    pub metadata_bytes: u64,
     /// Threads that read a large array, field by field; by default one for each core. With 1 no thread is ever
     /// started.
     pub threads: usize,
@@ -37,6 +40,7 @@ impl Default for OpenOptions {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         OpenOptions {
             cache_bytes: 256 << 20,
+            metadata_bytes: 384 << 20,
             threads,
             streams: 2,
             read_ahead_bytes: 2 << 20,

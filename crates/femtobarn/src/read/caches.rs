@@ -29,6 +29,7 @@ impl Inner {
                 self.catalog.clone(),
                 self.files.clone(),
                 self.pages.clone(),
+                self.metadata_bytes / 3,
             ),
             blocks: IndexBlockCache::new(INDEX_CACHE_BYTES),
         })

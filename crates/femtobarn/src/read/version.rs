@@ -26,8 +26,6 @@ use crate::storage::open_files::OpenDatabaseFiles;
 
 /// Containers whose last version is remembered.
 const LAST_VERSIONS_MAX: usize = 4096;
-/// Bytes of the open versions that a process retains, about.
-const VERSION_BYTES_MAX: u64 = 128 << 20;
 /// Versions that are retained at least, however large they are, and by which the cache is divided.
 const LARGE_VERSIONS_MIN: usize = 32;
 /// Bytes of an open version without its annex and page lists, about.
@@ -86,25 +84,28 @@ type VersionKey = (DatabaseId, u64, ContainerId, Csn);
 /// Weighs a version by its annex, and by the page lists that its reader may hold: after many small commits they are
 /// longer than all else, and each version has its own.
 #[derive(Clone)]
-struct ByMetadata;
+struct ByMetadata {
+    /// Bytes of all versions.
+    bytes_max: u64,
+}
 
 impl Weighter<VersionKey, Arc<OpenVersion>> for ByMetadata {
     fn weight(&self, _: &VersionKey, version: &Arc<OpenVersion>) -> u64 {
         let groups = &version.reader.footer().cluster_groups;
         let page_lists = groups.iter().map(|group| group.page_list.length);
-        retained_bytes(page_lists.chain([version.row.annex.size]))
+        retained_bytes(self.bytes_max, page_lists.chain([version.row.annex.size]))
     }
 }
 
 /// Bytes that an open version takes, about, of the lengths of its annex and page lists, which are held as they are
 /// stored and decoded. One takes no more than leaves room for [`LARGE_VERSIONS_MIN`].
-fn retained_bytes(lengths: impl Iterator<Item = u64>) -> u64 {
+fn retained_bytes(bytes_max: u64, lengths: impl Iterator<Item = u64>) -> u64 {
     let bytes = lengths.fold(0, u64::saturating_add);
-    let most = VERSION_BYTES_MAX / LARGE_VERSIONS_MIN as u64;
+    let most = bytes_max / LARGE_VERSIONS_MIN as u64;
     bytes.saturating_mul(2).saturating_add(VERSION_BYTES).min(most)
 }
 
-/// Opens versions of containers, and retains those that cannot change.
+/// Opens versions of containers, and retains those that cannot change, within a budget of bytes.
 pub(crate) struct OpenVersions {
     catalog: Arc<dyn Catalogue>,
     files: Arc<OpenDatabaseFiles>,
@@ -119,9 +120,12 @@ pub(crate) struct OpenVersions {
     classes: Cache<(DatabaseId, u64, String, u32), Arc<Class>>,
 }
 
-/// A cache of at most [`VERSION_BYTES_MAX`], in so few parts that the heaviest version has room in each.
-fn retained_versions<K: Eq + Hash, V: Clone, W: Weighter<K, V> + Clone>(by: W) -> Cache<K, V, W> {
-    Cache::with_weighter(LARGE_VERSIONS_MIN * 2, VERSION_BYTES_MAX, by)
+/// A cache of at most `bytes_max`, in so few parts that the heaviest version has room in each.
+fn retained_versions<K: Eq + Hash, V: Clone, W: Weighter<K, V> + Clone>(
+    bytes_max: u64,
+    by: W,
+) -> Cache<K, V, W> {
+    Cache::with_weighter(LARGE_VERSIONS_MIN * 2, bytes_max, by)
 }
 
 impl OpenVersions {
@@ -129,8 +133,9 @@ impl OpenVersions {
         catalog: Arc<dyn Catalogue>,
         files: Arc<OpenDatabaseFiles>,
         pages: Arc<PageCache>,
+        bytes_max: u64,
     ) -> Self {
-        let cache = retained_versions(ByMetadata);
+        let cache = retained_versions(bytes_max, ByMetadata { bytes_max });
         let last = Cache::new(LAST_VERSIONS_MAX);
         OpenVersions { catalog, files, pages, cache, last, classes: Cache::new(CLASSES_MAX) }
     }
@@ -331,18 +336,24 @@ pub(crate) fn file_number(database: DatabaseId, epoch: u64) -> CacheFileId {
 mod tests {
     use super::*;
 
-    /// Weighs by the length of a version's one page list.
+    const BYTES_MAX: u64 = 128 << 20;
+
+    /// Weighs by the length of a version's one page list, within a budget.
     #[derive(Clone)]
-    struct ByLength;
+    struct ByLength(u64);
 
     impl Weighter<u64, u64> for ByLength {
         fn weight(&self, _: &u64, length: &u64) -> u64 {
-            retained_bytes(std::iter::once(*length))
+            retained_bytes(self.0, std::iter::once(*length))
         }
     }
 
     fn retained(length: u64) -> u64 {
-        let cache = retained_versions(ByLength);
+        retained_within(BYTES_MAX, length)
+    }
+
+    fn retained_within(bytes_max: u64, length: u64) -> u64 {
+        let cache = retained_versions(bytes_max, ByLength(bytes_max));
         (0..10_000).for_each(|number| cache.insert(number, length));
         cache.len() as u64
     }
@@ -357,6 +368,8 @@ mod tests {
         for length in [64 << 20, u64::MAX] {
             assert!((most / 2..=most).contains(&retained(length)), "{}", retained(length));
         }
-        assert_eq!(retained_bytes([u64::MAX; 2].into_iter()), VERSION_BYTES_MAX / most);
+        assert_eq!(retained_bytes(BYTES_MAX, [u64::MAX; 2].into_iter()), BYTES_MAX / most);
+        let few = retained_within(BYTES_MAX / 16, 0);
+        assert!((125..=256).contains(&few), "{few} in a sixteenth of the budget");
     }
 }
