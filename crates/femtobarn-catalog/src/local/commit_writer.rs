@@ -1,7 +1,7 @@
 //! The connection that changes the catalogue: one SQL transaction in the process's turn to commit, which is made
 //! durable after the turn.
 //!
-//! 1. A change is acknowledged when it is durable.
+//! 1. A change is acknowledged when it is durable. It is announced before other processes can read it, so that they wait, too.
 //! 2. The rows that a change touched are on the page of recent changes before the turn ends.
 
 use std::cell::Cell;
@@ -101,16 +101,22 @@ impl CommitWriter {
         let total_changes = || sql.sqlite().map_or(0, rusqlite::Connection::total_changes);
         let changes = total_changes();
         let mut before = None;
-        let effect = transact(sql, &mut |sql| {
+        let change_number = self.log.announce_change(numbers);
+        let transacted = transact(sql, &mut |sql| {
             before = log_state(sql);
             change(sql)
-        })?;
+        });
         // SQLite does not count changes of the schema; the sync of the next commit makes them durable, too.
-        if total_changes() == changes {
-            return Ok(None);
+        let is_unchanged = match &transacted {
+            Ok(_) => total_changes() == changes,
+            Err(failure) => !failure.is_in_doubt,
+        };
+        if is_unchanged {
+            self.log.withdraw_change(numbers);
+            return transacted.map(|_| None);
         }
-        let noted = self.note_recent(before, &effect);
-        let change_number = self.log.record_change(numbers);
+        let noted = self.note_recent(before, &transacted?);
+        self.log.record_change(change_number);
         self.log.write_ahead(sql);
         drop(turn);
         match self.log.make_durable(change_number) {
@@ -156,4 +162,37 @@ fn transact(
         let _ = run("ROLLBACK");
     }
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::local::LocalCatalogue;
+
+    /// Between the commit and its number, another process pinned a snapshot that a loss of power could undo.
+    #[test]
+    fn a_change_is_announced_before_it_is_appended_and_withdrawn_if_it_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("lhc.fed");
+        drop(LocalCatalogue::create(&place, "lhc").unwrap());
+        let writer = CommitWriter::open(&place.join("catalogue.sqlite")).unwrap();
+        let before = writer.log.numbers();
+        let mut seen = before;
+        let refused = writer.run(&mut |_| {
+            seen = writer.log.numbers();
+            Err(Error::invalid("refused").into())
+        });
+        assert!(refused.is_err() && seen.appending > before.durable, "{seen:?}");
+        assert_eq!(writer.log.numbers(), before);
+        let changed = writer.run(&mut |sql| {
+            seen = writer.log.numbers();
+            sql.execute("INSERT INTO federation (key, value) VALUES ('test', '1')", [])?;
+            Ok(Effect::none())
+        });
+        assert!(changed.is_ok());
+        assert!(seen.appending > seen.written.max(seen.durable), "{seen:?}");
+        let after = writer.log.numbers();
+        assert_eq!((after.written, after.durable), (seen.appending, seen.appending));
+    }
 }

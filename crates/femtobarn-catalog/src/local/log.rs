@@ -64,14 +64,25 @@ impl SharedLog {
         self.progress.numbers()
     }
 
-    /// Records the change after `before`, and returns its number. The caller has held the turn to commit since it read
-    /// `before`.
-    pub(super) fn record_change(&self, before: LogNumbers) -> u64 {
+    /// Announces the change after `before`, which the caller is going to append, and returns its number. The caller has held
+    /// the turn to commit since it read `before`.
+    pub(super) fn announce_change(&self, before: LogNumbers) -> u64 {
         // Otherwise the number of the change before was lost, and its committers may still wait for it.
         let is_known = before.written >= before.durable;
-        let change = before.written.max(before.durable) + if is_known { 1 } else { SKIPPED };
-        self.progress.set_written(change);
+        let last = before.written.max(before.durable).max(before.appending);
+        let change = last + if is_known { 1 } else { SKIPPED };
+        self.progress.set_appending(change);
         change
+    }
+
+    /// Withdraws an announcement: nothing was appended.
+    pub(super) fn withdraw_change(&self, before: LogNumbers) {
+        self.progress.set_appending(before.appending);
+    }
+
+    /// Records that the announced change is in the log.
+    pub(super) fn record_change(&self, change: u64) {
+        self.progress.set_written(change);
     }
 
     /// Writes zeros after the log if SQLite has used up the earlier ones. The caller has the turn to commit; `sql`
@@ -102,17 +113,18 @@ impl SharedLog {
 
     /// Makes a change durable.
     pub(super) fn make_durable(&self, change: u64) -> Result<()> {
-        self.progress.make_durable(change, |is_torn| {
-            let earlier = || std::io::Error::other("an earlier sync of it failed");
-            let synced = if is_torn { Err(earlier()) } else { self.file.sync_data() };
-            synced.map_err(|error| self.failed(error))
-        })
+        self.progress.make_durable(change, |is_torn| self.sync(is_torn))
     }
 
-    /// Waits until everything that can be read is durable.
+    fn sync(&self, is_torn: bool) -> Result<()> {
+        let earlier = || std::io::Error::other("an earlier sync of it failed");
+        let synced = if is_torn { Err(earlier()) } else { self.file.sync_data() };
+        synced.map_err(|error| self.failed(error))
+    }
+
+    /// Waits until everything is durable that was read before.
     pub(super) fn wait_durable(&self) -> Result<()> {
-        let LogNumbers { written, durable, .. } = self.progress.numbers();
-        if durable < written { self.make_durable(written) } else { Ok(()) }
+        self.progress.make_read_durable(|is_torn| self.sync(is_torn))
     }
 
     /// Rewrites the log from its readable part. The caller has the turn to commit; `sql` locks out programs that do not
@@ -144,7 +156,9 @@ impl SharedLog {
             }
         };
         copy().map_err(|error| self.failed(error))?;
-        self.progress.set_durable(self.progress.numbers().written);
+        let LogNumbers { written, appending, .. } = self.progress.numbers();
+        // The turn to commit is this process's, so nothing is being appended.
+        self.progress.set_durable(written.max(appending));
         self.progress.set_torn(false);
         Ok(())
     }
