@@ -65,6 +65,7 @@ fn the_catalogue_in_postgresql_behaves_like_the_one_in_sqlite() {
     postgres_faults::a_slow_server_is_waited_for(&server);
     postgres_faults::many_threads_use_few_connections(&server);
     connections_that_end_are_made_again(&server);
+    a_commit_on_a_connection_that_ended_while_idle_is_not_in_doubt(&server);
     statements_that_run_again_are_parsed_twice(&server);
     commits_without_their_touched_rows_are_seen(&server);
     rows_that_the_server_has_lost_are_not_kept(&server);
@@ -135,6 +136,29 @@ fn connections_that_end_are_made_again(server: &Postgres) {
     assert_ne!(server.psql(ended), "0");
     assert_eq!(catalog.head().unwrap(), Csn(1));
     assert_eq!(catalog.commit(Commit::default()).unwrap(), Csn(2));
+}
+
+/// It was sent on that connection, looked for on a new one, and sent again.
+fn a_commit_on_a_connection_that_ended_while_idle_is_not_in_doubt(server: &Postgres) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lhc.fed");
+    let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();
+    let database = new_database(&catalog, "run7", DatabaseState::Open).unwrap();
+    let events = new_container(&catalog, database, "events").unwrap();
+    let commit = |base, entries| {
+        let versions = vec![version(database, events, base, entries)];
+        catalog.commit(Commit { transaction: Uuid::new_v4(), versions, ..Commit::default() })
+    };
+    let first = commit(None, 1).unwrap();
+    let sessions = "FROM pg_stat_activity WHERE application_name LIKE 'femtobarn %'";
+    assert_ne!(server.psql(&format!("SELECT count(pg_terminate_backend(pid)) {sessions}")), "0");
+    while server.psql(&format!("SELECT count(*) {sessions}")) != "0" {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(commit(Some(first), 2).unwrap(), Csn(first.0 + 1));
+    let schema = format!("femtobarn_{}", catalog.uuid().simple());
+    let lookups = format!("SELECT count(*) FROM {schema}.federation WHERE key = 'lookups'");
+    assert_eq!(server.psql(&lookups), "0", "it was not looked up");
 }
 
 fn statements_that_run_again_are_parsed_twice(server: &Postgres) {

@@ -208,12 +208,14 @@ impl PostgresConnection {
         self.with_wire(|wire| wire.run_script(script)).map(drop)
     }
 
-    /// Runs the queued statements and ends the transaction.
+    /// Runs the queued statements and ends the transaction. If the connection has ended before, nothing is in doubt: a new one
+    /// is made, unless the server had the beginning of the transaction.
     pub(crate) fn commit(&self) -> Result<CommitAnswer, CommitFailure> {
         let failed = |failure, is_in_doubt| CommitFailure { failure, is_in_doubt };
         let mut statements = self.queued.take();
         let (sql, parameters) = (Arc::from("COMMIT"), Parameters::none());
         statements.push(QueuedStatement { sql, parameters });
+        self.wire.borrow_mut().take_if(|wire| wire.has_ended());
         let mut was_sent = false;
         let ended = self.with_wire(|wire| {
             was_sent = true;

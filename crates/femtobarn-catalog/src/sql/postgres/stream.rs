@@ -2,10 +2,13 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::net::sockopt;
 use rustls::{ClientConnection, StreamOwned};
 
@@ -47,6 +50,20 @@ impl Stream {
     /// Whether the socket is encrypted or local, so that no third party can read the bytes.
     pub(super) fn is_private(&self) -> bool {
         !matches!(self, Stream::Tcp(_))
+    }
+
+    /// Whether the other end has closed the connection.
+    pub(super) fn has_ended(&self) -> bool {
+        let ended = PollFlags::from_bits_retain(libc::POLLRDHUP);
+        poll(&mut [PollFd::new(self.socket(), ended)], PollTimeout::ZERO).is_ok_and(|ends| ends > 0)
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Unix(socket) => socket.as_fd(),
+            Stream::Tcp(socket) => socket.as_fd(),
+            Stream::Tls(tls) => tls.sock.as_fd(),
+        }
     }
 
     /// Gives the server the time for statements.

@@ -101,6 +101,11 @@ impl PostgresWire {
         Ok(wire)
     }
 
+    /// Whether the server has ended the connection.
+    pub(super) fn has_ended(&self) -> bool {
+        self.stream.has_ended()
+    }
+
     /// Whether a transaction is open.
     pub(super) fn is_in_transaction(&self) -> bool {
         self.state != b'I'
