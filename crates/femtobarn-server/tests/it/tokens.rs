@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use femtobarn_catalog::{Catalogue, Commit, ContainerId, ErrorKind, LocalCatalogue};
+use femtobarn_catalog::{Catalogue, Commit, ContainerId, Csn, ErrorKind, LocalCatalogue};
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
 use femtobarn_server::Server;
 use femtobarn_server::auth::Issuer;
@@ -218,6 +218,14 @@ fn a_token_gives_its_rights_to_a_catalogue() {
     let reader = guarded.catalogue("roots", Some("storage.read:/lhc.fed")).unwrap();
     assert_eq!(reader.head().unwrap().0, 0);
     assert!(reader.reserve_database().is_err(), "the token allows only reading");
+    let find = |by: &RemoteCatalogue| by.find_commit(Uuid::nil(), Csn::ZERO);
+    let refused = find(&reader).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Denied, "PostgreSQL would write for each: {refused}");
+    for right in ["femtobarn.write", "storage.create", "femtobarn.drop"] {
+        let scope = format!("storage.read:/ {right}:/lhc.fed");
+        let committer = guarded.catalogue("roots", Some(&scope)).unwrap();
+        assert_eq!(find(&committer).unwrap(), None, "{right}");
+    }
     let writer =
         guarded.catalogue("roots", Some("storage.read:/ storage.modify:/lhc.fed")).unwrap();
     assert_eq!(writer.reserve_database().unwrap().0, 1);

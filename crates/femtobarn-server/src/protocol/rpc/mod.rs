@@ -19,6 +19,7 @@ use femtobarn_rpc::MESSAGE_BYTES_MAX;
 use femtobarn_rpc::convert::{status_of, uuid};
 use femtobarn_rpc::turns::TURNS_PATH;
 use femtobarn_rpc::v1::catalogue_server::{Catalogue, CatalogueServer};
+use femtobarn_rpc::v1::question::Of;
 use femtobarn_rpc::v1::{
     Answer, ChangeReply, ChangeRequest, ClientTurn, ListLocksReply, ListLocksRequest, PublishReply,
     PublishRequest, Question,
@@ -35,6 +36,7 @@ use crate::logical::request_counts::{ClientProtocol, RequestCounts};
 use crate::protocol::answer_counting::kind_of_code;
 use crate::protocol::listener::Peer;
 use blocking::BlockingPlaces;
+use mutations::ACTIONS_OF_COMMITTERS;
 
 mod audited;
 mod blocking;
@@ -173,7 +175,13 @@ impl Service {
         caller: &Caller,
         question: Question,
     ) -> std::result::Result<Vec<Answer>, Status> {
-        let (service, _) = self.admit(caller, &question.federation, Action::Read)?;
+        let actions: &[Action] = match question.of {
+            // In PostgreSQL it is a durable change, since it ends commits that are under way.
+            Some(Of::FindCommit(_)) => &ACTIONS_OF_COMMITTERS,
+            _ => &[Action::Read],
+        };
+        let identity = self.identity(caller)?;
+        let service = self.admit_by_any(&identity, &question.federation, actions)?;
         let session = Some(&question.session).filter(|it| !it.is_empty()).map(|it| uuid(it));
         let session = session.transpose().map_err(|error| status_of(&error))?;
         let answers = queries::answers(self, service.clone(), question).await;

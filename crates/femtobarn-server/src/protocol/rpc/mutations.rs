@@ -23,6 +23,9 @@ use crate::logical::catalogue::{CatalogueSession, FederationService, MoveProgres
 /// The most numbers that one call reserves.
 const NUMBERS_MAX: u32 = 100_000;
 
+/// The rights of which a client that commits has one, and locks, or asks for its commits.
+pub(super) const ACTIONS_OF_COMMITTERS: [Action; 3] = [Action::Write, Action::Create, Action::Drop];
+
 /// The rights of which a change needs one.
 pub(super) fn actions_of(request: &ChangeRequest) -> &'static [Action] {
     match request.of {

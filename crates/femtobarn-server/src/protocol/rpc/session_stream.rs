@@ -25,6 +25,7 @@ use tokio_stream::Stream;
 use tonic::{Request, Status, Streaming};
 
 use super::inquiries::Inquiries;
+use super::mutations::ACTIONS_OF_COMMITTERS;
 use super::queries::{self, AskedQuestions};
 use super::turn_calls::{CALLS_MAX, TurnCalls};
 use super::{Caller, Service, parted};
@@ -137,7 +138,7 @@ async fn welcome(
     let (service, identity) = endpoint.admit(caller, &hello.federation, Action::Read)?;
     let path = format!("/{}", service.name());
     let may = |action| identity.may(action, path.as_bytes());
-    let may_lock = [Action::Write, Action::Create, Action::Drop].into_iter().any(may);
+    let may_lock = ACTIONS_OF_COMMITTERS.into_iter().any(may);
     let may_change = may_lock || may(Action::Tag);
     let claims = claims_of(hello, &identity, may_lock).map_err(|error| status_of(&error))?;
     let opened = service.open_session(claims).await.map_err(|error| status_of(&error))?;
