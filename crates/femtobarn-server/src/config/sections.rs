@@ -205,7 +205,8 @@ pub struct Limits {
     pub connections: usize,
     /// The percentage of connections, and of open files, that one machine may have.
     pub machine_percent: u8,
-    /// Seconds after which a session without traffic is closed.
+    /// Seconds after which a session without traffic is closed, and a connection of HTTP/2 without requests; 0 for
+    /// never.
     pub idle_seconds: u64,
     /// Seconds that clients have to finish when the server is stopped.
     pub drain_seconds: u64,

@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `listener`, `lingering` | accepts connections and distinguishes protocols; how connections end |
+//! | `listener`, `client_waits`, `lingering` | accepts connections and distinguishes protocols; how long one of HTTP waits for its client; how connections end |
 //! | `workers`, `time_slice`, `buffers` | the threads that serve connections, and how they share cores; pooled memory for data in transit |
 //! | `xroot` | `root://` |
 //! | `rpc` | the catalogue service over gRPC |
@@ -13,6 +13,7 @@
 
 pub mod answer_counting;
 pub mod buffers;
+mod client_waits;
 pub mod http;
 mod lingering;
 pub mod listener;

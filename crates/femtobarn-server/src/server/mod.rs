@@ -159,7 +159,7 @@ impl Server {
             tls,
             is_tls_required: config.tls.required,
             connections_max,
-            machine_percent: config.limits.machine_percent,
+            limits: config.limits,
             counts: Arc::clone(&state.counts),
         });
         let (listener, address) = bind(&runtime, listen_at)?;

@@ -120,11 +120,12 @@ fn silent_and_slow_connections_leave_room_for_others() {
     let server = Flooded::start(CONNECTIONS as u64);
     server.assert_well();
     let before = server.usage();
-    let beginnings: [&[u8]; 5] = [
+    let beginnings: [&[u8]; 6] = [
         b"",
         &HANDSHAKE[..1],
         &HANDSHAKE,
         b"GET /healthz HTTP/1.1\r\nHost:",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r",
         b"PUT /store/new HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nslow",
     ];
     let mut connections: Vec<_> = (0..CONNECTIONS)

@@ -6,7 +6,8 @@
 //! | 22 | TLS, containing HTTP/2 (with gRPC) or HTTP/1.1 |
 //! | other | HTTP/2 or HTTP/1.1 |
 //!
-//! 1. A connection without a first byte is closed after `FIRST_BYTE_WAIT`.
+//! 1. A connection without a first byte is closed after `FIRST_BYTE_WAIT`, and one of HTTP whose first request does not
+//!    arrive in the same time after that, too. `client_waits` limits its further waits for the client.
 //! 2. Connections above the limit, and those above the share of their machine, are closed at once.
 //! 3. No client can end the accept loop. If file descriptors run out, it pauses.
 
@@ -19,7 +20,6 @@ use std::time::Duration;
 use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -27,14 +27,19 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use super::client_waits::{ClientWaits, WaitLimits, service};
 use super::lingering::LingeringStream;
 use super::workers::Workers;
 use crate::auth::CertifiedName;
 use crate::client_shares::{ClientShare, ClientShares};
+use crate::config::Limits;
 use crate::tls::client_name;
 
-/// The longest wait for the first byte of a connection, and for a TLS handshake.
+/// The longest wait for the first byte of a connection, for a TLS handshake, and for the head of a request.
 const FIRST_BYTE_WAIT: Duration = Duration::from_secs(30);
+/// The longest wait for further bytes of a request, or until the client takes some of an answer. Longer than that of
+/// files, which ends only the request.
+const BYTES_WAIT: Duration = Duration::from_secs(360);
 /// The pause of the accept loop if the operating system lacks resources.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often refused connections are logged.
@@ -79,8 +84,8 @@ pub struct Protocols {
     pub is_tls_required: bool,
     /// The limit of open connections.
     pub connections_max: usize,
-    /// The percentage of connections that one machine may have.
-    pub machine_percent: u8,
+    /// The configured limits.
+    pub limits: Limits,
     /// Counts of connections.
     pub counts: Arc<ConnectionCounts>,
 }
@@ -119,7 +124,7 @@ impl Drop for ConnectionSlot {
 
 /// Accepts connections until it is dropped.
 pub async fn accept(listener: TcpListener, protocols: Arc<Protocols>) {
-    let shares = ClientShares::new(protocols.connections_max, protocols.machine_percent);
+    let shares = ClientShares::new(protocols.connections_max, protocols.limits.machine_percent);
     let (mut refused, mut told) = (0_u64, None::<Instant>);
     loop {
         let (stream, address) = match listener.accept().await {
@@ -193,12 +198,24 @@ async fn serve(
         _ => None,
     };
     let router = protocols.http.clone();
+    let limits = wait_limits(&protocols.limits);
     protocols.http_workers.serve(stream, move |stream| async move {
         let stream = LingeringStream::new(stream, slot);
-        if let Err(error) = serve_http(stream, address, tls, router).await {
+        if let Err(error) = serve_http(stream, address, tls, router, limits).await {
             tracing::debug!(%address, %error, "connection lost");
         }
     })
+}
+
+/// How long connections of HTTP wait for their clients.
+fn wait_limits(limits: &Limits) -> WaitLimits {
+    let idle_seconds = Some(limits.idle_seconds).filter(|seconds| *seconds > 0);
+    WaitLimits {
+        first_request: FIRST_BYTE_WAIT,
+        // The client of a session over gRPC is silent for a part of its lease.
+        bytes: BYTES_WAIT.max(Duration::from_secs(limits.lease_seconds).saturating_mul(2)),
+        next_request: idle_seconds.map(Duration::from_secs),
+    }
 }
 
 async fn serve_http(
@@ -206,6 +223,7 @@ async fn serve_http(
     address: SocketAddr,
     tls: Option<Arc<ServerConfig>>,
     router: Router,
+    limits: WaitLimits,
 ) -> io::Result<()> {
     let (claim, mut claimed) = mpsc::channel(1);
     let with_peer = |certificate| {
@@ -213,12 +231,12 @@ async fn serve_http(
         router.layer((Extension(peer), Extension(ConnectionClaim { _open: claim })))
     };
     let served = match tls.clone() {
-        None => serve_decrypted(stream, with_peer(None)).await,
+        None => serve_decrypted(stream, with_peer(None), limits).await,
         Some(tls) => {
             let stream = timeout(FIRST_BYTE_WAIT, TlsAcceptor::from(tls).accept(stream)).await;
             let stream = stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
             let certificate = client_name(stream.get_ref().1)?;
-            serve_decrypted(stream, with_peer(certificate)).await
+            serve_decrypted(stream, with_peer(certificate), limits).await
         }
     };
     // Nothing is ever sent: the wait ends when the last claim is dropped.
@@ -229,6 +247,7 @@ async fn serve_http(
 async fn serve_decrypted(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
+    limits: WaitLimits,
 ) -> io::Result<()> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
@@ -237,7 +256,15 @@ async fn serve_decrypted(
         .header_read_timeout(FIRST_BYTE_WAIT)
         .max_buf_size(HEADER_BYTES_MAX);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(FIRST_BYTE_WAIT));
-    let service = TowerToHyperService::new(router);
+    let waits = ClientWaits::new(limits);
+    let service = service(router, Arc::clone(&waits));
     let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-    served.await.map_err(io::Error::other)
+    tokio::select! {
+        biased;
+        served = served => served.map_err(io::Error::other),
+        error = waits.exceeded() => Err(error),
+    }
 }
+
+#[cfg(test)]
+mod tests;
