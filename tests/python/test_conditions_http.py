@@ -44,6 +44,24 @@ def grown(site: Site) -> None:
 # ---- what is answered
 
 
+def test_a_page_of_more_than_64_mib_is_refused(site: Site) -> None:
+    """Pages were made in memory whatever they unpack to: here 200 MB of JSON of a file of some kilobytes."""
+    with site.federation.transaction() as txn:
+        large = txn.series("tpc/large", Gain, create=True)
+        values = {"value": np.zeros(100), "raw": [bytes(1_000_000)] * 100}
+        large.extend(values, since=np.arange(100), until=np.arange(1, 101))
+    version = site.version("tpc/large")
+    refused = site.ask(f"conditions/{version}/0-99/tpc/large")
+    assert refused.code == 400
+    assert "more than 64 MiB; ask for fewer at once" in refused.json["error"]
+    parts = [site.ask(f"conditions/{version}/{first}-{first + 24}/tpc/large").json for first in (0, 75)]
+    assert [len(part["values"]) for part in parts] == [25, 25]
+    assert all(value["raw"] == "00" * 1_000_000 for part in parts for value in part["values"])
+    assert (
+        site.ask(f"conditions/{version}/0-99/tpc/large?fields=value").json["values"] == [{"value": 0.0}] * 100
+    )
+
+
 def test_answers_are_those_of_a_job(site: Site) -> None:
     grown(site)
     job = site.federation.conditions()

@@ -102,7 +102,12 @@ impl Page {
     pub(super) fn json(value: &impl Serialize) -> Result<Self> {
         let bytes = serde_json::to_vec(value)
             .map_err(|error| Error::Invalid { what: format!("no JSON: {error}") })?;
-        Ok(Self::new(JSON, bytes.into()))
+        Ok(Self::of_json(bytes))
+    }
+
+    /// The page with a text of JSON.
+    pub(super) fn of_json(text: Vec<u8>) -> Self {
+        Self::new(JSON, text.into())
     }
 
     fn new(media_type: &'static str, bytes: Bytes) -> Self {

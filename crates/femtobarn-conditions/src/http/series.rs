@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use femtobarn::{Error, Overlap, Result, SeriesClock, View};
+use femtobarn::{Error, Overlap, Result, Selection, SeriesClock, View};
 use rntuple::Value;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -14,6 +14,12 @@ use crate::series::Series;
 
 /// Entries of one page, at most.
 const ENTRIES_MAX: u64 = 64 << 10;
+/// Bytes of a page with the values of entries, at most.
+const PAGE_BYTES_MAX: usize = 64 << 20;
+/// Entries that are read first for such a page, and the bytes of those that are read at once later, if they are as large
+/// as the ones before.
+const FIRST_ENTRIES: u64 = 64;
+const VALUES_BYTES: u64 = 4 << 20;
 /// Stored bytes that are read at once to compute digests.
 const DIGESTED_BYTES: u64 = 32 << 20;
 
@@ -128,32 +134,63 @@ fn fields_of(series: &Series) -> Result<Vec<String>> {
     Ok(class.fields.into_iter().map(|field| field.name).collect())
 }
 
-#[derive(Serialize)]
-struct Conditions {
-    first: u64,
-    last: u64,
-    /// `None` for a deleted entry.
-    values: Vec<Option<JsonValue>>,
-}
-
-/// The values of the entries of a range, such as `0-1023`.
+/// The values of the entries of a range, such as `0-1023`, with null for a deleted entry.
+///
+/// # Errors
+/// [`Error::Invalid`] if the page would be larger than [`PAGE_BYTES_MAX`]. Values are written as they are read, some at
+/// once.
 pub(super) fn conditions(series: &Series, entries: &str, fields: Option<&str>) -> Result<Page> {
     let range = range_of(entries, entries_of(series))?;
     let names: Vec<String> = match fields {
         Some(names) => names.split(',').map(str::to_owned).collect(),
         None => fields_of(series)?,
     };
-    let mut values = vec![];
+    let mut page =
+        format!(r#"{{"first":{},"last":{},"values":["#, range.start, range.end - 1).into_bytes();
     let mut first = 0;
     for view in series.views() {
         let end = first + view.entries();
         let part = range.start.max(first)..range.end.min(end);
         if !part.is_empty() {
-            values.extend(values_of(view, &names, part.start - first..part.end - first)?);
+            write_values(view, &names, part.start - first..part.end - first, &mut page)?;
         }
         first = end;
     }
-    Page::json(&Conditions { first: range.start, last: range.end - 1, values })
+    // Instead of the last comma.
+    page.pop();
+    page.extend(b"]}");
+    Ok(Page::of_json(page))
+}
+
+/// Appends the values of a range of a container's entries, each with a comma.
+fn write_values(
+    view: &View,
+    names: &[String],
+    range: Range<u64>,
+    page: &mut Vec<u8>,
+) -> Result<()> {
+    let selection = view.select(names)?;
+    let (mut start, mut at_once) = (range.start, FIRST_ENTRIES);
+    while start < range.end {
+        let end = range.end.min(start.saturating_add(at_once));
+        let before = page.len();
+        for value in values_of(view, &selection, start..end)? {
+            serde_json::to_writer(&mut *page, &value).expect("values are written as JSON");
+            page.push(b',');
+            if page.len() > PAGE_BYTES_MAX {
+                let most = PAGE_BYTES_MAX >> 20;
+                let what = format!(
+                    "the entries have more than {most} MiB; ask for fewer at once, for some fields \
+                     (fields=), or for bytes from /payloads"
+                );
+                return Err(Error::Invalid { what });
+            }
+        }
+        let bytes_of_each = ((page.len() - before) as u64 / (end - start)).max(1);
+        at_once = (VALUES_BYTES / bytes_of_each).clamp(1, at_once * 8);
+        start = end;
+    }
+    Ok(())
 }
 
 /// Entries of all containers.
@@ -162,8 +199,12 @@ fn entries_of(series: &Series) -> u64 {
 }
 
 /// The values of a range of a container's entries; `None` for a deleted one.
-fn values_of(view: &View, names: &[String], range: Range<u64>) -> Result<Vec<Option<JsonValue>>> {
-    let array = view.read(&view.select(names)?, range.clone())?;
+fn values_of(
+    view: &View,
+    selection: &Selection,
+    range: Range<u64>,
+) -> Result<Vec<Option<JsonValue>>> {
+    let array = view.read(selection, range.clone())?;
     let mut values: Vec<Option<JsonValue>> =
         std::iter::repeat_with(|| None).take((range.end - range.start) as usize).collect();
     for (place, entry) in view.live_entries(range.clone())?.into_iter().enumerate() {
