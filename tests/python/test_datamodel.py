@@ -282,8 +282,60 @@ def test_aliases_that_stand_for_too_much_are_refused(of: str, tmp_path: Path) ->
     with pytest.raises(fb.InvalidError, match="aliases stand for more than"):
         fb.load_model(tmp_path / "itself.yaml")
     (tmp_path / "deep.yaml").write_text("[" * 100_000)
-    with pytest.raises(fb.InvalidError, match="is not YAML"):
+    with pytest.raises(fb.InvalidError, match="is not YAML: it is nested too deeply"):
         fb.load_model(tmp_path / "deep.yaml")
+    (tmp_path / "large.yaml").write_bytes(b"#" * (1 << 20) + b"\n")
+    with pytest.raises(fb.InvalidError, match="more than 1,048,576 bytes"):
+        fb.load_model(tmp_path / "large.yaml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!!bool perhaps",
+        "!!int x",
+        "!!timestamp x",
+        "2026-99-99",
+        "1" * 5000,
+        "? [a]\n: b",
+        "'\\0'",
+        "\0",
+        "!!float []",
+    ],
+)
+def test_values_that_yaml_cannot_have_are_refused(text: str, tmp_path: Path) -> None:
+    """The errors of PyYAML for numbers, dates and words behind tags were let through as they are."""
+    (tmp_path / "wrong.yaml").write_text(f"components:\n  {text}\n")
+    with pytest.raises(fb.InvalidError):
+        fb.load_model(tmp_path / "wrong.yaml")
+
+
+@pytest.mark.parametrize("leaf_first", [True, False])
+def test_components_that_stand_for_too_much_are_refused(leaf_first: bool) -> None:
+    """A kilobyte of components, each with two of the next, took all memory, and a long chain the stack."""
+    doubling = {f"C{n}": {"Members": [f"C{n + 1} a", f"C{n + 1} b"]} for n in range(30)}
+    chain = {f"C{n}": {"Members": [f"C{n + 1} a"]} for n in range(5000)}
+    for components, why in ((doubling, "is too large"), (chain, "nested in more than|is too large")):
+        components[f"C{len(components)}"] = {"Members": ["float x"]}
+        names = sorted(components, key=lambda name: int(name[1:]), reverse=leaf_first)
+        with pytest.raises(fb.InvalidError, match=why):
+            fb.load_model({"components": {name: components[name] for name in names}})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("std::array<float, 4000000000> x", "array of size 4000000000: must be 1 to 100,000"),
+        ("std::array<C, 100000000000> x", "must be 1 to 100,000"),
+        ("float x" + " " * 3900 + "!", "cannot be read"),
+        ("float x // " + "y" * 4000, "more than 4,000 characters"),
+    ],
+)
+def test_declarations_that_take_too_much_are_refused(text: str, why: str) -> None:
+    """Arrays were made in memory, and the time to refuse a text grew with the fourth power of its blanks."""
+    components = {"C": {"Members": ["float y"]}, "D": {"Members": [text]}}
+    with pytest.raises(fb.InvalidError, match=why):
+        fb.load_model({"components": components})
 
 
 @pytest.mark.parametrize(

@@ -34,13 +34,20 @@ BUILTIN_TYPES: dict[str, str] = {
 }
 """Stored types of the C++ types that members may have, without ``std::``."""
 
-_TYPE = r"(?:(?:unsigned|long|short)\s+)*(?:::)?[A-Za-z_][\w:]*"
+ARRAY_MAX = 100_000
+"""Items of a ``std::array``."""
+DECLARATION_MAX = 4000
+"""Characters of a declaration: the time to match some grows with their square."""
+
+# Blanks are matched possessively, or the time to refuse a text would grow with the fourth power of their
+# number.
+_TYPE = r"(?:(?:unsigned|long|short)\s++)*(?:::)?[A-Za-z_][\w:]*"
 _MEMBER = re.compile(
-    rf"""\s*(?:std::array\s*<\s*(?P<item>{_TYPE})\s*,\s*(?P<size>\d+)\s*>\s*|(?P<type>{_TYPE})\s+)
-    (?P<name>[A-Za-z_]\w*)\s*
-    (?:\{{(?P<default>.*?)\}})?\s*
-    (?:\[(?P<unit>[^\]]*)\])?\s*
-    (?:///?<?\s*(?P<comment>.*?))?\s*""",
+    rf"""\s*+(?:std::array\s*+<\s*+(?P<item>{_TYPE})\s*+,\s*+(?P<size>\d+)\s*+>\s*+|(?P<type>{_TYPE})\s++)
+    (?P<name>[A-Za-z_]\w*)\s*+
+    (?:\{{(?P<default>.*?)\}})?\s*+
+    (?:\[(?P<unit>[^\]]*)\])?\s*+
+    (?:///?<?(?P<comment>.*))?""",
     re.VERBOSE | re.DOTALL,
 )
 _SUFFIXED = re.compile(r"(?<=[0-9.])(?:[uUlL]+|[fF])\b")
@@ -94,12 +101,14 @@ def parse_member(text: Any, where: str) -> Member:
         raise InvalidError(
             f"{where}: declarations must be strings, not {text!r}; write <type> <name> // <comment>"
         )
+    if len(text) > DECLARATION_MAX:
+        raise InvalidError(f"{where}: {text[:60]!r}... has more than {DECLARATION_MAX:,} characters")
     match = _MEMBER.fullmatch(text)
     if match is None:
         raise InvalidError(f"{where}: {text!r} cannot be read; write <type> <name> [<unit>] // <comment>")
     size = int(match["size"]) if match["size"] is not None else None
-    if size == 0:
-        raise InvalidError(f"{where}: {text!r} has an array of size 0: must be 1 or more")
+    if size is not None and not 1 <= size <= ARRAY_MAX:
+        raise InvalidError(f"{where}: {text!r} has an array of size {size}: must be 1 to {ARRAY_MAX:,}")
     type_ = " ".join((match["item"] or match["type"]).removeprefix("::").split())
     comment = " ".join((match["comment"] or "").split())
     return Member(

@@ -27,6 +27,11 @@ from .outline import read_outline, section
 
 __all__ = ["Model", "load_model"]
 
+MEMBERS_MAX = 10_000
+"""Members of a class, those of its components and of theirs written out."""
+DEPTH_MAX = 32
+"""Components within each other."""
+
 SECTIONS_OF_DATATYPE = ("Members", "VectorMembers", "OneToOneRelations", "OneToManyRelations")
 
 
@@ -183,6 +188,7 @@ class _Reader:
         self.interfaces = dict(upstream.interfaces) if upstream else {}
         self.defaults: dict[str, dict[str, Any]] = {}
         self._being_read: list[str] = []
+        self._extents: dict[str, tuple[int, int]] = {}
         self._targets = {*self._datatypes, *interfaces, *(upstream.classes if upstream else ())}
         self._targets |= {*self._links, *self.interfaces}
         for name in self._components:
@@ -204,6 +210,8 @@ class _Reader:
             return self.classes[name].__femtobarn__.record()
         if name in self._being_read:
             raise InvalidError(f"component {name} contains itself, without end")
+        if len(self._being_read) >= DEPTH_MAX:
+            raise InvalidError(f"component {name} is nested in more than {DEPTH_MAX - 1} others")
         self._being_read.append(name)
         where = f"component {name}"
         form = _mapping(self._components[name], where)
@@ -259,8 +267,29 @@ class _Reader:
             fields[member.name] = Field(member.name, node, member.description, default=default)
         if not fields:
             raise InvalidError(f"{where} has no member; declare one, such as float x")
+        members, depth = self._extent(Record(name, tuple(fields.values())))
+        if members > MEMBERS_MAX or depth > DEPTH_MAX:
+            raise InvalidError(
+                f"{where} is too large: with its components written out, it has {members:,} members in "
+                f"{depth} levels; {MEMBERS_MAX:,} in {DEPTH_MAX} are possible"
+            )
         self.defaults[name] = defaults
         return tuple(fields.values())
+
+    def _extent(self, record: Record) -> tuple[int, int]:
+        """Return the members of a record and of the components in it, and the levels of these.
+
+        Each component is looked at once: written out, components of components are exponentially many.
+        """
+        found = self._extents.get(record.class_name)
+        if found is None:
+            parts = [
+                self._extent(node) for node in map(_innermost, record.by_name.values()) if node is not None
+            ]
+            members = len(record.fields) + sum(part[0] for part in parts)
+            depth = 1 + max((part[1] for part in parts), default=0)
+            found = self._extents[record.class_name] = members, depth
+        return found
 
     def _member(self, member: Member, where: str) -> Node:
         item = self._value(member.type, where)
@@ -294,6 +323,13 @@ class _Reader:
             return name.removeprefix("::")
         hint = near_misses(str(name), self._targets)
         raise InvalidError(f"{where} is related to {name!r}, which is not a datatype{hint}")
+
+
+def _innermost(node: Node) -> Record | None:
+    """Return the component that a member is of, or has many of."""
+    while isinstance(node, List | Fixed):
+        node = node.item
+    return node if isinstance(node, Record) else None
 
 
 _COMPONENT_KEYS = ("Members", "ExtraCode", "MutableExtraCode", "Description", "Author")

@@ -12,6 +12,9 @@ from .._exceptions import InvalidError, missing_file, near_misses, path_text
 
 __all__ = ["SECTIONS", "read_outline", "read_yaml", "section"]
 
+BYTES_MAX = 1 << 20
+"""Bytes of a YAML file, 15 times those of EDM4hep. Reading that many takes some seconds."""
+
 NODES_MAX = 1_000_000
 """Texts, lists and mappings of a YAML file, its aliases written out: hundreds of times those of EDM4hep."""
 
@@ -69,7 +72,7 @@ def read_yaml(source: str | os.PathLike[str] | Mapping[str, Any]) -> Any:
     NotFoundError
         If the file does not exist.
     InvalidError
-        If the file is not YAML.
+        If the file is not YAML, or has more than a megabyte.
     """
     # Imported here, because the import takes time and most programs read no model.
     import yaml
@@ -78,12 +81,19 @@ def read_yaml(source: str | os.PathLike[str] | Mapping[str, Any]) -> Any:
         return source
     path = Path(path_text(source))
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(BYTES_MAX + 1)
+        if len(content) > BYTES_MAX:
+            raise InvalidError(f"{path} is not a data model: it has more than {BYTES_MAX:,} bytes")
+        text = content.decode()
     except FileNotFoundError:
         raise missing_file(path, "*.y*ml") from None
     except (UnicodeDecodeError, IsADirectoryError) as error:
         raise InvalidError(f"{path} is not a text file: {error}") from None
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.YAMLError as error:
+        raise _not_yaml(path, error) from None
     try:
         node = loader.get_single_node()
         if node is None:
@@ -94,10 +104,19 @@ def read_yaml(source: str | os.PathLike[str] | Mapping[str, Any]) -> Any:
                 f"{path} is not a data model: its aliases stand for more than {NODES_MAX:,} nodes"
             )
         return loader.construct_document(node)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise InvalidError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise _not_yaml(path, "it is nested too deeply") from None
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
+        # PyYAML leaves errors of numbers, dates and words behind tags as they are, as for `!!bool x`.
+        if isinstance(error, InvalidError):
+            raise
+        raise _not_yaml(path, error) from None
     finally:
         loader.dispose()
+
+
+def _not_yaml(path: Path, why: object) -> InvalidError:
+    return InvalidError(f"{path} is not YAML: {' '.join(str(why).split())}")
 
 
 def _written_out(node: Any, known: dict[int, float]) -> float:
