@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -254,3 +256,103 @@ def test_imported_crest_tags_answer_like_crest(fed: fb.Federation) -> None:
             assert key_at(job, f"crest/_{tag}", moment) == crest.answer(tag, moment)
     with pytest.raises(fb.UnavailableError, match="does not answer"):
         fb.import_conditions(fed, "http://127.0.0.1:9/api/cdb_rest")
+
+
+# ---- answers and files that take too much
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"[" * 100_000, "is not JSON"),
+        (bytes(65 << 20), "more than 64 MiB"),
+        (b"\xff\xfe", "is not JSON"),
+    ],
+    ids=["deep", "large", "no text"],
+)
+def test_answers_that_take_too_much_are_refused(fed: fb.Federation, answer: bytes, why: str) -> None:
+    """Answers were read whatever they had, and deep ones ended the program with a RecursionError."""
+    with serving(lambda *_: answer) as address, pytest.raises(fb.CorruptError, match=why):
+        fb.import_conditions(fed, f"{address}/api", format="crest")
+
+
+@pytest.mark.parametrize(
+    ("head", "error", "why"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\n", fb.CorruptError, "more than 64 MiB"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[]",
+            fb.UnavailableError,
+            "broke off after 2 of 100",
+        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n[", fb.CorruptError, "is not JSON"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", fb.CorruptError, "as HTTP does"),
+        (b"SSH-2.0-x\r\n", fb.CorruptError, "as HTTP does"),
+    ],
+)
+def test_answers_that_are_none_of_http_are_refused(
+    fed: fb.Federation, head: bytes, error: type[Exception], why: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            client, _ = listener.accept()
+            with client:
+                client.recv(4096)
+                client.sendall(head)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(error, match=why):
+            fb.import_conditions(fed, f"http://127.0.0.1:{listener.getsockname()[1]}/api", format="crest")
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"class": 7, "series": "a/b"}',
+        '{"class": {"fields": 7}, "series": "a/b"}',
+        '{"class": {"name": "C", "fields": [{"name": "x", "type": {"list": 7}}]}, "series": "a/b"}',
+        '{"since": {}, "value": 1}',
+        '{"since": [], "value": 1}',
+        '{"since": [1, 2, 3], "value": 1}',
+        '{"since": 1e400, "value": 1}',
+        '{"since": 1, "channel": "' + "1" * 5000 + '", "value": 1}',
+        '{"since": 1, "channel": 1' + "0" * 30 + ', "value": 1}',
+        '{"since": 1, "value": ' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"since": 1, "value": ' + "[" * 900 + "]" * 900 + "}",
+        '{"since": 1, "value": 1' + "0" * 30 + "}",
+        '{"class": {"name": "LinkedPayload", "fields": []}, "series": "a/b"}\n'
+        '{"since": 1, "payload": {"data": 7, "sha256": "x"}}',
+        '{"since": 1, "payload": {"data": "", "sha256": 7}}',
+        '{"since": 1, "": 1}',
+    ],
+)
+def test_lines_of_wrong_kinds_are_refused(fed: fb.Federation, tmp_path: Path, line: str) -> None:
+    """Some ended with an error of Python, such as a TypeError, that does not name the line."""
+    (tmp_path / "rows.jsonl").write_text(line + "\n")
+    with pytest.raises(fb.FemtobarnError):
+        fb.import_conditions(fed, str(tmp_path / "rows.jsonl"), series="tpc/gain")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"since,value\n1,\xff\n",
+        b"since,value\n1," + b"1" * 5000 + b"\n",
+        b"since,value\n1," + b"[" * 100_000 + b"\n",
+        b"since,channel,value\n1," + b"1" * 5000 + b",1\n",
+        b"since,value\n1,\0\n",
+        b"since,value\n1," + b"x" * 200_000 + b"\n",
+    ],
+)
+def test_cells_of_wrong_kinds_are_refused_or_texts(
+    fed: fb.Federation, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "rows.csv").write_bytes(content)
+    try:
+        done = fb.import_conditions(fed, str(tmp_path / "rows.csv"), series="tpc/gain")
+    except fb.FemtobarnError:
+        return
+    assert done.series == {"tpc/gain": 1}

@@ -16,7 +16,7 @@ from .import_records import record_import, refuse_existing
 from .json_values import columns_from
 from .payload_store import PayloadStore
 from .readers import Format, opened
-from .sources import Options, Source, SourceSeries, SourceTag
+from .sources import Options, Source, SourceSeries, SourceTag, kinds_checked
 
 if TYPE_CHECKING:
     from .._federations import Federation
@@ -120,9 +120,10 @@ def import_conditions(
 def _import(
     federation: Federation, source: Source, database: str | None, again: bool, progress: Progress | None
 ) -> ImportedConditions:
-    tables = source.series()
-    paths = _paths(tables, source, database)
-    tags = [_located(tag, tables, paths, database or source.system) for tag in source.global_tags()]
+    with kinds_checked(source.location):
+        tables = source.series()
+        paths = _paths(tables, source, database)
+        tags = [_located(tag, tables, paths, database or source.system) for tag in source.global_tags()]
     snapshot = federation.snapshot()
     replaced = refuse_existing(
         snapshot, source, [(path, each.tag) for path, each in zip(paths, tables, strict=True)], again

@@ -118,7 +118,7 @@ def from_text(text: str, node: Node, place: str) -> Any:
         return from_json(text, node, place)
     try:
         value = json.loads(text.lower() if text in ("True", "False", "TRUE", "FALSE") else text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise CorruptError(f"{place}: {text!r} is not a value of type {node}") from None
     return from_json(value, node, place)
 

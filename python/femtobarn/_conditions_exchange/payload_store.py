@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._conditions.payloads import Payload
-from .sources import Source
+from .sources import Source, kinds_checked
 
 if TYPE_CHECKING:
     from .._oid import Oid
@@ -37,7 +37,8 @@ class PayloadStore:
         """Return the object with a payload of the source, stored now if it is not yet."""
         oid = self._by_key.get(key)
         if oid is None:
-            payload = source.payload(key)
+            with kinds_checked(f"{source.location}: payload {key}"):
+                payload = source.payload(key)
             identity = tuple(getattr(payload, name) for name in IDENTITY)
             oid = self._by_identity.get(identity)
             if oid is None:

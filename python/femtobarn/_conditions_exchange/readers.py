@@ -15,7 +15,7 @@ from .cms import CmsSource
 from .crest import CrestSource
 from .nopayloaddb import NopayloaddbSource
 from .row_files import RowFileSource
-from .sources import Options, Source
+from .sources import Options, Source, kinds_checked
 from .sqlite_exports import SqliteExport
 from .sqlite_files import application_of, is_sqlite, reading
 
@@ -64,7 +64,8 @@ def _server(address: str, format: Format | None, options: Options) -> Source:
     if format is None and address.rstrip("/").endswith("cdb_rest"):
         format = "nopayloaddb"
     if format == "nopayloaddb":
-        return NopayloaddbSource(address, options)
+        with kinds_checked(address):
+            return NopayloaddbSource(address, options)
     if format == "crest":
         return CrestSource(address, options)
     raise InvalidError(f"say what {address} serves: format nopayloaddb or crest (--format)")

@@ -31,6 +31,8 @@ __all__ = ["VALIDITY", "RowFileSource", "moment_from", "series_of", "text_moment
 VALIDITY = ("since", "until", "channel")
 ENDS = {"beginning": BEGINNING, "forever": FOREVER, "": FOREVER, None: FOREVER}
 INTEGER = re.compile(r"-?\d+")
+DIGITS_MAX = 20
+"""Digits of an integer of 64 bits, with its sign. Python refuses to read some thousands."""
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
 
 
@@ -63,7 +65,10 @@ class RowFileSource:
     def _csv_series(self) -> SourceSeries:
         with Path(self._path).open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, restkey="", strict=True)
-            names = list(reader.fieldnames or [])
+            try:
+                names = list(reader.fieldnames or [])
+            except (csv.Error, UnicodeDecodeError) as error:
+                raise CorruptError(f"{self._path}, line 1: {error}") from None
             if "since" not in names or len(set(names)) < len(names):
                 raise CorruptError(
                     f"{self._path}: the first line must have the names of columns, each once, and one "
@@ -71,7 +76,7 @@ class RowFileSource:
                 )
             try:
                 rows = [(reader.line_num, row) for row in reader]
-            except csv.Error as error:
+            except (csv.Error, UnicodeDecodeError) as error:
                 raise CorruptError(f"{self._path}, line {reader.line_num}: {error}") from None
         for line, row in rows:
             if "" in row or None in row.values():
@@ -112,7 +117,7 @@ class RowFileSource:
                 if line.strip():
                     try:
                         row = json.loads(line)
-                    except ValueError as error:
+                    except (ValueError, RecursionError) as error:
                         raise CorruptError(f"{self._path}, line {number}: not JSON: {error}") from None
                     if not isinstance(row, dict):
                         raise CorruptError(f"{self._path}, line {number}: not an object of JSON")
@@ -121,10 +126,10 @@ class RowFileSource:
 
     def _json_group(self, header: dict[str, Any], rows: list[tuple[int, dict[str, Any]]]) -> SourceSeries:
         header = self._header(header)
-        if header["class"].get("name") == definition_of(LinkedPayload).name:
-            return self._series(header, rows, None)
         if header["class"]:
             definition = Definition.from_json(header["class"])
+            if definition.name == definition_of(LinkedPayload).name:
+                return self._series(header, rows, None)
         else:
             fields = [{name: row[name] for name in row if name not in VALIDITY} for _, row in rows]
             definition = self._options.definition or inferred(fields, self._class_name(), self._path)
@@ -215,7 +220,7 @@ def text_moment(moment: int, clock: str) -> str | int:
 
 def moment_from(value: Any, clock: str, place: str, *, is_begin: bool = False) -> int:
     """Return the moment that a text or an integer stands for."""
-    if not isinstance(value, list) and value in ENDS and not (is_begin and value in ("", None)):
+    if isinstance(value, str | None) and value in ENDS and not (is_begin and value in ("", None)):
         return ENDS[value]
     try:
         if clock == "run" and isinstance(value, str):
@@ -231,23 +236,24 @@ def moment_from(value: Any, clock: str, place: str, *, is_begin: bool = False) -
 def _channel(value: Any, place: str) -> int:
     if value in (None, ""):
         return 0
-    if (isinstance(value, str) and INTEGER.fullmatch(value)) or type(value) is int:
+    is_integer = (isinstance(value, str) and INTEGER.fullmatch(value)) or type(value) is int
+    if is_integer and len(str(value)) <= DIGITS_MAX:
         return int(value)
-    raise CorruptError(f"{place}: channel {value!r} is not an integer")
+    raise CorruptError(f"{place}: channel {str(value)[:40]!r} is not an integer of 64 bits")
 
 
 def _guess(text: str) -> Any:
     """Return the value that a cell looks like."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if INTEGER.fullmatch(text):
+    if INTEGER.fullmatch(text) and len(text) <= DIGITS_MAX:
         return int(text)
     if NUMBER.fullmatch(text):
         return float(text)
     if text.startswith("["):
         try:
             return json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text
     return text
 

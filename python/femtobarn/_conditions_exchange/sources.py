@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from .._conditions.clocks import FOREVER, LUMI_MAX, RUN_BITS, RUN_MAX
 from .._conditions.global_tags import State
 from .._conditions.payloads import Payload
-from .._exceptions import CorruptError, NotFoundError, near_misses
+from .._exceptions import CorruptError, FemtobarnError, NotFoundError, near_misses
 from .._schema.types import Definition
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "SourceTag",
     "checked_run",
     "container_name",
+    "kinds_checked",
     "run_end",
     "wanted",
 ]
@@ -98,6 +100,25 @@ class SourceTag:
     """The name of a container for each name by which jobs ask."""
     state: State = "open"
     message: str = ""
+
+
+@contextmanager
+def kinds_checked(place: str) -> Iterator[None]:
+    """Report values of kinds that a format does not have, wherever in a source they are found.
+
+    Raises
+    ------
+    CorruptError
+        If the code that reads the source fails with an error of Python.
+    """
+    try:
+        yield
+    except FemtobarnError:
+        raise
+    except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        raise CorruptError(
+            f"{place} has a value of a kind that its format does not have: {error!r}"
+        ) from error
 
 
 class Source(Protocol):

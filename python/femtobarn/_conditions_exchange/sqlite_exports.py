@@ -100,7 +100,7 @@ class SqliteExport:
     def _value(self, condition: str, definition: Definition, is_linked: bool, place: str) -> Any:
         try:
             form = json.loads(condition)
-        except ValueError:
+        except (ValueError, RecursionError, TypeError):
             raise CorruptError(f"{place}: its value is not JSON") from None
         if not is_linked:
             return from_json(form, definition.record, place)
