@@ -24,7 +24,7 @@ MODULE := python/femtobarn/_femtobarn.abi3.so
 MODULE_BY := $(if $(wildcard python/femtobarn/_femtobarn.abi3.so),,extension)
 FUZZERS := anchors client envelopes messages read_file
 # Those that take minutes to build.
-SERVER_FUZZERS := http metadata sessions tokens turns
+SERVER_FUZZERS := commands http metadata sessions tokens turns
 # What `make sanitize` tests: those with unsafe code, and the server and the engine above them. The tests of floods measure
 # memory, of which the sanitizer takes more.
 SANITIZED := rntuple xrd femtobarn-catalog femtobarn-archive femtobarn femtobarn-c femtobarn-server

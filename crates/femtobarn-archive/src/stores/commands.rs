@@ -12,7 +12,7 @@
 //!    is stopped: child processes left behind must not write to a file that was verified.
 //! 2. Its output and errors go to files, so a child that keeps them open delays nothing; a command that floods them is
 //!    killed.
-//! 3. Its answers are not trusted: the caller checks sizes and checksums.
+//! 3. Its answers are not trusted: `command_answers` limits them, and the caller checks sizes and checksums.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -28,6 +28,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
+use super::command_answers::{CommandAnswer, last_line, shortened};
 use super::files::or_remove;
 use super::store::{ByteWatch, ObjectRange, Store, StoredState, check_key, no_object};
 use crate::error::{Error, Result};
@@ -88,18 +89,6 @@ struct CommandRequest<'a> {
     key: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<&'a Path>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct CommandAnswer {
-    error: Option<String>,
-    retry_after_seconds: Option<u64>,
-    exists: Option<bool>,
-    size: Option<u64>,
-    checksum: Option<String>,
-    tape: Option<String>,
-    position: u64,
 }
 
 impl CommandStore {
@@ -172,15 +161,8 @@ impl CommandStore {
             }
             Waited::Failed(error) => return Err(failed(error)),
         };
-        let text = last_line(&mut output).map_err(failed)?;
-        let answer = match serde_json::from_str::<CommandAnswer>(&text) {
-            Ok(answer) => answer,
-            Err(_) if text.is_empty() => CommandAnswer::default(),
-            Err(error) => {
-                let what = format!("{doing}: its last line {text:?} is not a JSON answer: {error}");
-                return Err(Error::Unavailable { what });
-            }
-        };
+        let answer = CommandAnswer::decode(&end_of(&mut output).map_err(failed)?)
+            .map_err(|why| Error::Unavailable { what: format!("{doing}: {why}") })?;
         match (&answer.error, answer.retry_after_seconds) {
             (why, Some(seconds)) => Err(Error::NotBefore {
                 wait: Duration::from_secs(seconds),
@@ -188,7 +170,7 @@ impl CommandStore {
             }),
             (Some(why), None) => Err(Error::Unavailable { what: format!("{doing}: {why}") }),
             (None, None) if !status.success() => {
-                let complaint = last_line(&mut complaints).unwrap_or_default();
+                let complaint = shortened(&last_line(&end_of(&mut complaints).unwrap_or_default()));
                 let what = format!("{doing}: {status}: {complaint}");
                 Err(Error::Unavailable { what: what.trim_end_matches(": ").to_owned() })
             }
@@ -336,12 +318,11 @@ fn group(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX))
 }
 
-/// The last line of an output that is not empty.
-fn last_line(output: &mut File) -> std::io::Result<String> {
+/// The last bytes of an output.
+fn end_of(output: &mut File) -> std::io::Result<Vec<u8>> {
     let end = output.seek(SeekFrom::End(0))?;
     output.seek(SeekFrom::Start(end.saturating_sub(OUTPUT_BYTES)))?;
     let mut bytes = vec![];
     output.take(OUTPUT_BYTES).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    Ok(text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned())
+    Ok(bytes)
 }

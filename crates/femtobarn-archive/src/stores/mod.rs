@@ -1,8 +1,10 @@
 //! Stores, which keep whole files under names.
 //!
 //! `store` is the trait with the guarantees of every store; `folder`, `s3`, `xrootd` and `commands` are its kinds;
-//! `files` copies bytes between files and computes their checksums; `tasks` runs asynchronous requests.
+//! `command_answers` decodes the
+//! answers of commands; `files` copies bytes between files and computes their checksums; `tasks` runs asynchronous requests.
 
+mod command_answers;
 mod commands;
 mod files;
 mod folder;
@@ -11,6 +13,7 @@ mod store;
 mod tasks;
 mod xrootd;
 
+pub use command_answers::CommandAnswer;
 pub use commands::{CommandStore, SiteCommands};
 pub(crate) use files::{checksum, remove_if_there};
 pub use folder::FolderStore;
