@@ -6,7 +6,7 @@ use femtobarn_archive::stores::CommandAnswer;
 use libfuzzer_sys::fuzz_target;
 
 /// Bytes of a text of 1000 characters, shown with escapes, and of what is said about it.
-const TEXT_BYTES_MAX: usize = 11_000;
+const TEXT_BYTES_MAX: usize = 15_000;
 
 fuzz_target!(|bytes: &[u8]| {
     let texts = match CommandAnswer::decode(bytes) {

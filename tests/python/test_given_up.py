@@ -34,6 +34,7 @@ class Hit:
 
 READS: dict[str, Read] = {
     "databases and containers": lambda snapshot, _: list(snapshot),
+    "rows of containers": lambda snapshot, _: snapshot.containers("run7"),
     "existence of a container": lambda snapshot, _: "run7/vertices" in snapshot,
     "a container": lambda snapshot, _: snapshot["run7/vertices"],
     "arrays": lambda _, hits: hits.arrays(["x"]),

@@ -119,8 +119,9 @@ impl SeriesRowReader {
         if series.is_empty() {
             return Ok(());
         }
-        let catalog = snapshot.federation().catalog();
-        let versions = catalog.newest_versions(database.id, snapshot.csn())?.into_iter();
+        let versions = snapshot
+            .rows(|catalog| catalog.newest_versions(database.id, snapshot.csn()))?
+            .into_iter();
         let versions: HashMap<ContainerId, VersionRow> =
             versions.map(|version| (version.container, version)).collect();
         for (container, options) in series {
@@ -140,8 +141,8 @@ impl SeriesRowReader {
         container: &ContainerRow,
     ) -> Result<Option<(Arc<str>, SeriesRow)>> {
         let Some(options) = self.series_options(container) else { return Ok(None) };
-        let catalog = snapshot.federation().catalog();
-        let version = catalog.version(database.id, container.id, snapshot.csn())?;
+        let version =
+            snapshot.rows(|catalog| catalog.version(database.id, container.id, snapshot.csn()))?;
         let path = format!("{}/{}", database.name, container.name);
         Ok(version.map(|version| (path.into(), self.row(container, options, &version))))
     }
@@ -306,12 +307,17 @@ impl<'a> RowsByCommit<'a> {
 
     fn look_up(&mut self, snapshot: &Snapshot, path: &str) -> Result<Option<SeriesRow>> {
         let Some((database, name)) = path.split_once('/') else { return Ok(None) };
-        let catalog = snapshot.federation().catalog();
-        let Some(database) = catalog.find_database(database, snapshot.csn())? else {
-            return Ok(None);
-        };
-        match catalog.find_container(database.id, name, snapshot.csn())? {
-            Some(row) => Ok(self.reader.look_up(snapshot, &database, &row)?.map(|(_, row)| row)),
+        let found = snapshot.rows(|catalog| {
+            let Some(database) = catalog.find_database(database, snapshot.csn())? else {
+                return Ok(None);
+            };
+            let row = catalog.find_container(database.id, name, snapshot.csn())?;
+            Ok(row.map(|row| (database, row)))
+        })?;
+        match found {
+            Some((database, row)) => {
+                Ok(self.reader.look_up(snapshot, &database, &row)?.map(|(_, row)| row))
+            }
             None => Ok(None),
         }
     }

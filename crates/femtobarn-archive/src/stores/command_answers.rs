@@ -45,9 +45,11 @@ impl CommandAnswer {
             return Ok(CommandAnswer::default());
         }
         let wrong = |why: String| format!("its last line {:?} {why}", shortened(&line));
-        let mut answer: CommandAnswer = serde_json::from_str(&line)
-            .map_err(|error| wrong(format!("is not a JSON answer: {error}")))?;
-        answer.tape = answer.tape.filter(|tape| !tape.is_empty());
+        let mut answer: CommandAnswer = serde_json::from_str(&line).map_err(|error| {
+            wrong(format!("is not a JSON answer: {}", shortened(&error.to_string())))
+        })?;
+        answer.tape =
+            answer.tape.map(|tape| tape.trim().to_owned()).filter(|tape| !tape.is_empty());
         if answer.tape.as_ref().is_some_and(|tape| !is_name_of_tape(tape)) {
             return Err(wrong(format!(
                 "names a tape with more than {TAPE_CHARS_MAX} characters, or with control characters"
@@ -108,14 +110,18 @@ mod tests {
         let error = answer.error.expect("it has a reason");
         assert!(error.starts_with(" [2Jx") && error.ends_with("xxx...") && error.len() == 1003);
         assert_eq!(answer.retry_after_seconds, Some(86_400));
-        let why = CommandAnswer::decode("y".repeat(60_000).as_bytes()).expect_err("it is no JSON");
-        assert!(why.contains("is not a JSON answer") && why.len() < 1200, "{why}");
+        // The parser shows a text that it did not expect.
+        let text = "y".repeat(60_000);
+        for line in [text.clone(), format!("{text:?}"), format!(r#"{{"size": "{text}"}}"#)] {
+            let why = CommandAnswer::decode(line.as_bytes()).expect_err("it is no answer");
+            assert!(why.contains("is not a JSON answer") && why.len() < 2200, "{why}");
+        }
     }
 
     #[test]
     fn names_of_tapes_and_positions_that_cannot_be_kept_are_refused() {
         let long = format!(r#"{{"tape": "{}"}}"#, "L".repeat(201));
-        let cases = [r#"{"tape": "L1\n"}"#, &long, r#"{"position": 9223372036854775808}"#];
+        let cases = [r#"{"tape": "L\n1"}"#, &long, r#"{"position": 9223372036854775808}"#];
         for text in cases {
             let why = CommandAnswer::decode(text.as_bytes()).expect_err("it is refused");
             assert!(why.contains("tape") || why.contains("position above"), "{why}");

@@ -169,6 +169,8 @@ mod tests {
     use super::*;
     use crate::error::Error;
     use crate::local::LocalCatalogue;
+    use crate::local::log::SharedLog;
+    use crate::locks::LogNumbers;
 
     /// Between the commit and its number, another process pinned a snapshot that a loss of power could undo.
     #[test]
@@ -194,5 +196,24 @@ mod tests {
         assert!(seen.appending > seen.written.max(seen.durable), "{seen:?}");
         let after = writer.log.numbers();
         assert_eq!((after.written, after.durable), (seen.appending, seen.appending));
+    }
+
+    /// Nobody recorded it before the next change, so that each reader synced the log until then.
+    #[test]
+    fn an_announced_change_of_a_killed_committer_is_recorded_by_a_reader() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("lhc.fed");
+        drop(LocalCatalogue::create(&place, "lhc").unwrap());
+        let path = place.join("catalogue.sqlite");
+        let killed = CommitWriter::open(&path).unwrap();
+        let reader = SharedLog::open(&path).unwrap();
+        let turn = killed.turns.wait().unwrap();
+        let announced = killed.log.announce_change(killed.log.numbers());
+        reader.wait_durable().unwrap();
+        assert!(reader.numbers().durable < announced, "it is being appended");
+        drop(turn);
+        reader.wait_durable().unwrap();
+        let LogNumbers { written, durable, appending, .. } = reader.numbers();
+        assert_eq!([written, durable, appending], [announced; 3]);
     }
 }

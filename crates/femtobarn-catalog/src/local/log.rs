@@ -18,7 +18,7 @@
 //! 4. SQLite holds no locks on the log, so this file handle may be closed at any time. It is the file that SQLite uses
 //!    as long as the connection beside it is open.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use super::wal_index::{log_end, log_state};
 use crate::error::{Error, Result};
-use crate::locks::{LogNumbers, LogProgress};
+use crate::locks::{CommitTurns, LogNumbers, LogProgress};
 use crate::paths::{LOCKS_FOLDER, log_path};
 use crate::sql::{AtPath, SqlConnection};
 
@@ -45,6 +45,8 @@ pub(super) struct SharedLog {
     file: File,
     path: PathBuf,
     progress: LogProgress,
+    /// Opened when a committer seems to have been killed.
+    turns: OnceCell<CommitTurns>,
     /// The length of the file when it was last read.
     known_size: Cell<u64>,
 }
@@ -56,7 +58,7 @@ impl SharedLog {
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|error| Error::io("cannot open", &path, error))?;
         let progress = LogProgress::open(&catalogue.with_file_name(LOCKS_FOLDER))?;
-        Ok(SharedLog { file, path, progress, known_size: Cell::new(0) })
+        Ok(SharedLog { file, path, progress, turns: OnceCell::new(), known_size: Cell::new(0) })
     }
 
     /// The numbers of the newest changes, and whether a sync has failed, so that the log must be mended.
@@ -124,7 +126,34 @@ impl SharedLog {
 
     /// Waits until everything is durable that was read before.
     pub(super) fn wait_durable(&self) -> Result<()> {
+        if self.is_appending() {
+            // Without the turn, or the right to take it, each call syncs until the next change.
+            drop(self.record_lost_change());
+        }
         self.progress.make_read_durable(|is_torn| self.sync(is_torn))
+    }
+
+    /// Whether a change is being appended, or its committer was killed.
+    fn is_appending(&self) -> bool {
+        let LogNumbers { written, durable, appending, .. } = self.numbers();
+        appending > written.max(durable)
+    }
+
+    /// Records an announced change whose committer was killed: it may be in the log. A committer that lives has the turn.
+    fn record_lost_change(&self) -> Result<()> {
+        let turns = match self.turns.get() {
+            Some(turns) => turns,
+            None => {
+                let turns = CommitTurns::open(&self.path.with_file_name(LOCKS_FOLDER))?;
+                self.turns.get_or_init(|| turns)
+            }
+        };
+        if let Some(_turn) = turns.try_now()?
+            && self.is_appending()
+        {
+            self.record_change(self.numbers().appending);
+        }
+        Ok(())
     }
 
     /// Rewrites the log from its readable part. The caller has the turn to commit; `sql` locks out programs that do not

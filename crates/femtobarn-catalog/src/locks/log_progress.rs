@@ -138,8 +138,7 @@ impl LogProgress {
     }
 
     /// Makes durable what was read from the log: by `sync`, or by those of committers. A change that is being appended may
-    /// have been read, or one whose committer was killed before it was in `written`; until the next change, each call syncs
-    /// because of such a one.
+    /// have been read, too.
     ///
     /// # Errors
     /// Those of [`make_durable`](Self::make_durable).

@@ -16,10 +16,10 @@ use crate::series::Series;
 const ENTRIES_MAX: u64 = 64 << 10;
 /// Bytes of a page with the values of entries, at most.
 const PAGE_BYTES_MAX: usize = 64 << 20;
-/// Entries that are read first for such a page, and the bytes of those that are read at once later, if they are as large
-/// as the ones before.
-const FIRST_ENTRIES: u64 = 64;
+/// Bytes of the entries that are read at once for such a page, if they are as large as the ones before. These are one entry
+/// at first, and at most [`GROWTH`] times as many each time.
 const VALUES_BYTES: u64 = 4 << 20;
+const GROWTH: u64 = 4;
 /// Stored bytes that are read at once to compute digests.
 const DIGESTED_BYTES: u64 = 32 << 20;
 
@@ -170,7 +170,7 @@ fn write_values(
     page: &mut Vec<u8>,
 ) -> Result<()> {
     let selection = view.select(names)?;
-    let (mut start, mut at_once) = (range.start, FIRST_ENTRIES);
+    let (mut start, mut at_once) = (range.start, 1);
     while start < range.end {
         let end = range.end.min(start.saturating_add(at_once));
         let before = page.len();
@@ -187,7 +187,7 @@ fn write_values(
             }
         }
         let bytes_of_each = ((page.len() - before) as u64 / (end - start)).max(1);
-        at_once = (VALUES_BYTES / bytes_of_each).clamp(1, at_once * 8);
+        at_once = (VALUES_BYTES / bytes_of_each).clamp(1, at_once * GROWTH);
         start = end;
     }
     Ok(())

@@ -57,12 +57,13 @@ impl SnapshotHandle {
     fn containers<'py>(&self, py: Python<'py>, database: Text) -> PyResult<Bound<'py, PyList>> {
         let snapshot = self.snapshot.get()?;
         let found = py.detach(|| {
-            let catalog = snapshot.federation().catalog();
-            let database = catalog.database(&database, snapshot.csn())?;
-            let versions = catalog.newest_versions(database.id, snapshot.csn())?;
-            let versions: HashMap<_, _> =
-                versions.into_iter().map(|it| (it.container, it)).collect();
-            Ok::<_, femtobarn::Error>((catalog.containers(database.id, snapshot.csn())?, versions))
+            snapshot.rows(|catalog| {
+                let database = catalog.database(&database, snapshot.csn())?;
+                let versions = catalog.newest_versions(database.id, snapshot.csn())?;
+                let versions: HashMap<_, _> =
+                    versions.into_iter().map(|it| (it.container, it)).collect();
+                Ok((catalog.containers(database.id, snapshot.csn())?, versions))
+            })
         });
         let (containers, versions) = found.or_raise()?;
         let rows = PyList::empty(py);

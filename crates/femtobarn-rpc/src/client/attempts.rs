@@ -30,6 +30,7 @@ impl RemoteSession {
             };
         }
         let question = Question { session: self.session_of_pins(), ..question };
+        let has_pins = !question.session.is_empty();
         let mut stream = self.client().look_up(self.request(question)).await?.into_inner();
         let mut answers = Vec::new();
         while let Some(answer) = stream.message().await? {
@@ -37,6 +38,10 @@ impl RemoteSession {
                 return Err(Status::out_of_range("the answer is too long"));
             }
             answers.push(answer);
+        }
+        if has_pins && !self.is_linked() {
+            // It may be open at the server before this client knows which snapshots were given up.
+            return Err(Status::unavailable("the session is being opened again"));
         }
         Ok(answers)
     }

@@ -92,8 +92,10 @@ impl HomeSessions {
         let address = Address::parse(url)?;
         let (known, former) = self.sessions.lock().session_of(server, &address);
         if let Some(session) = former.as_ref().and_then(|it| it.opened.get()) {
-            self.entry.check_open()?;
-            session.close();
+            // That of a process before a fork is not this one's to close.
+            if session.is_of_this_process() {
+                session.close();
+            }
         }
         let _one = known.opening.lock();
         if let Some(session) = known.opened.get() {

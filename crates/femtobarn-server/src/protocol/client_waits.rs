@@ -8,14 +8,16 @@
 //!
 //! 1. A connection is ended when one wait exceeds its limit, even if other requests on it (HTTP/2) go on: nothing else
 //!    frees the memory of an answer whose client opens no window.
-//! 2. A wait for the server, for a disk or a lock, has no limit here.
+//! 2. The connection gets an answer in pieces, and has room for another one when it has sent the last one or two. Those at
+//!    the end of an answer belong to the wait for the next request.
+//! 3. A wait for the server, for a disk or a lock, has no limit here.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
@@ -29,6 +31,8 @@ use tokio::time::{Instant, sleep_until};
 
 /// The key of the wait for a request.
 const REQUEST: u64 = 0;
+/// Bytes of an answer that a connection gets at once.
+const PIECE_BYTES: usize = 256 << 10;
 /// Longer limits are shortened to this, 10 years, which the clock can count.
 const LIMIT_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 
@@ -39,7 +43,8 @@ pub(super) struct WaitLimits {
     pub(super) first_request: Duration,
     /// For bytes of a request, or for room for those of an answer.
     pub(super) bytes: Duration,
-    /// For another request; `None` if it waits for ever. HTTP/1.1 has a limit of its own.
+    /// For another request, and for the end of the last answer; `None` if it waits for ever. HTTP/1.1 does not wait as long
+    /// for a request, once it has sent its answer.
     pub(super) next_request: Option<Duration>,
 }
 
@@ -211,6 +216,8 @@ impl Body for RequestBody {
 /// The body of an answer, whose client owes room until the connection asks for more.
 pub(super) struct AnswerBody {
     body: axum::body::Body,
+    /// Bytes of the body that the connection has not got yet.
+    rest: Bytes,
     wait: ClientWait,
     _open: OpenRequest,
 }
@@ -221,7 +228,7 @@ impl AnswerBody {
         if !body.is_end_stream() {
             wait.begin();
         }
-        AnswerBody { body, wait, _open: open }
+        AnswerBody { body, rest: Bytes::new(), wait, _open: open }
     }
 }
 
@@ -234,19 +241,36 @@ impl Body for AnswerBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         self.wait.end();
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        // The last bytes are owed, too: the connection drops the body when it has room for them.
-        if let Poll::Ready(Some(Ok(_))) = polled {
-            self.wait.begin();
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(bytes) => self.rest = bytes,
+                    Err(trailers) => {
+                        self.wait.begin();
+                        return Poll::Ready(Some(Ok(trailers)));
+                    }
+                },
+                ended => return Poll::Ready(ended),
+            }
         }
-        polled
+        let length = self.rest.len().min(PIECE_BYTES);
+        let piece = self.rest.split_to(length);
+        // The last bytes are owed, too: the connection drops the body when it has room for them.
+        self.wait.begin();
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.saturating_add(body.lower()));
+        if let Some(most) = body.upper() {
+            hint.set_upper(rest.saturating_add(most));
+        }
+        hint
     }
 }

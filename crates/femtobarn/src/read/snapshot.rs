@@ -215,7 +215,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// The errors of the catalogue; `Conflict` if the snapshot was given up.
-    pub(crate) fn rows<T>(
+    pub fn rows<T>(
         &self,
         look_up: impl FnOnce(&dyn Catalogue) -> femtobarn_catalog::Result<T>,
     ) -> Result<T> {

@@ -101,7 +101,8 @@ impl Weighter<VersionKey, Arc<OpenVersion>> for ByMetadata {
 /// stored and decoded. One takes no more than leaves room for [`LARGE_VERSIONS_MIN`].
 fn retained_bytes(bytes_max: u64, lengths: impl Iterator<Item = u64>) -> u64 {
     let bytes = lengths.fold(0, u64::saturating_add);
-    let most = bytes_max / LARGE_VERSIONS_MIN as u64;
+    // At least one: what takes nothing is never removed.
+    let most = (bytes_max / LARGE_VERSIONS_MIN as u64).max(1);
     bytes.saturating_mul(2).saturating_add(VERSION_BYTES).min(most)
 }
 

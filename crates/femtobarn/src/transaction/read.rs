@@ -51,14 +51,13 @@ impl Transaction {
     /// The container that has a path in this transaction.
     fn resolve(&self, snapshot: &Snapshot, path: &str) -> Result<ContainerKey> {
         let (database_name, name) = split(path)?;
-        let catalog = self.federation.catalog();
         let gone = || Error::NotFound {
             what: format!("{path} was renamed or dropped by this transaction"),
         };
         let database = match self.own_database(database_name) {
             Some(id) => id,
             None => {
-                let id = catalog.database(database_name, snapshot.csn())?.id;
+                let id = snapshot.database(database_name)?.id;
                 if self.has_renamed(id) {
                     return Err(gone());
                 }
@@ -68,7 +67,8 @@ impl Transaction {
         if let Some(key) = self.containers.named(database, name) {
             return Ok(key);
         }
-        let container = catalog.container(database, name, snapshot.csn())?.id;
+        let row = snapshot.rows(|catalog| catalog.container(database, name, snapshot.csn()))?;
+        let container = row.id;
         let key = ContainerKey { database, container };
         if self.has_renamed_container(key) { Err(gone()) } else { Ok(key) }
     }

@@ -9,6 +9,8 @@ use super::*;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// `GET / http`, by the numbers of HPACK's static table.
 const GET: [u8; 3] = [0x82, 0x84, 0x86];
+/// `GET /index.html http`.
+const GET_LARGE: [u8; 3] = [0x82, 0x85, 0x86];
 /// `POST / http`.
 const POST: [u8; 3] = [0x83, 0x84, 0x86];
 /// Times the limit that these tests wait for the server.
@@ -37,7 +39,11 @@ fn routes() -> Router {
         "late"
     };
     let body = |body: Bytes| async move { format!("{} bytes", body.len()) };
-    Router::new().route("/", get(|| async { "an answer" }).post(body)).route("/slow", post(slow))
+    let large = || async { vec![0; 1 << 20] };
+    Router::new()
+        .route("/", get(|| async { "an answer" }).post(body))
+        .route("/index.html", get(large))
+        .route("/slow", post(slow))
 }
 
 /// A connection that is served with these limits; completes with the outcome when it has ended.
@@ -81,13 +87,27 @@ async fn a_request_whose_body_does_not_arrive_ends_its_connection() {
     }
 }
 
-/// The client of HTTP/2 takes all that is sent, but opens no window for the answer.
+/// The client of HTTP/2 takes all that is sent, but opens no window for the answer, or one of a byte. Then the connection once
+/// got the whole answer, and was waited for as if it had sent it.
 #[tokio::test]
 async fn an_answer_that_is_not_taken_ends_its_connection() {
-    let no_window = [0, 4, 0, 0, 0, 0];
-    let sent = [greeting(&no_window), frame(1, 5, 1, &GET)].concat();
-    let error = outcome(HURRIED, &sent).await.expect_err("the connection is given up");
-    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    for (window, get) in [(0, GET), (1, GET_LARGE)] {
+        let sent = [greeting(&[0, 4, 0, 0, 0, window]), frame(1, 5, 1, &get)].concat();
+        let error = outcome(HURRIED, &sent).await.expect_err("the connection is given up");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+}
+
+#[tokio::test]
+async fn a_large_answer_arrives_whole() {
+    let (mut client, served) = begin(PATIENT);
+    let request = b"GET /index.html HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    client.write_all(request).await.expect("the server takes bytes");
+    let mut answer = vec![];
+    client.read_to_end(&mut answer).await.expect("the server answers");
+    let head = String::from_utf8_lossy(&answer[..answer.len() - (1 << 20)]);
+    assert!(head.contains("content-length: 1048576") && head.ends_with("\r\n\r\n"), "{head}");
+    served.await.expect("the server does not panic").expect("nothing is wrong");
 }
 
 #[tokio::test]

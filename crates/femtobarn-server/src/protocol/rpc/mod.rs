@@ -184,13 +184,16 @@ impl Service {
         let service = self.admit_by_any(&identity, &question.federation, actions)?;
         let session = Some(&question.session).filter(|it| !it.is_empty()).map(|it| uuid(it));
         let session = session.transpose().map_err(|error| status_of(&error))?;
+        let check_session = || match session {
+            Some(session) if service.session(session).is_none() => Err(mutations::no_session()),
+            _ => Ok(()),
+        };
+        check_session()?;
         let answers = queries::answers(self, service.clone(), question).await;
         let answers = answers.map_err(|error| status_of(&error))?;
-        match session {
-            // Its snapshots were pinned while the rows were read if it is open after that.
-            Some(session) if service.session(session).is_none() => Err(mutations::no_session()),
-            _ => Ok(answers),
-        }
+        // If it has been open since before, its snapshots were pinned while the rows were read.
+        check_session()?;
+        Ok(answers)
     }
 
     /// Counts a call on a direct connection that ended with this status.

@@ -1,5 +1,7 @@
 //! Requests that change files: `PUT`, `DELETE`, `MKCOL`, `MOVE`.
 
+use std::time::Duration;
+
 use axum::body::{Body, BodyDataStream};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -26,6 +28,8 @@ const FOLDER_MODE: u32 = 0o755;
 
 /// Bytes of a refused upload that are read, so that its client sees the answer rather than a broken connection.
 const REFUSED_MAX: usize = 16 << 20;
+/// The longest wait for them.
+const REFUSED_WAIT: Duration = Duration::from_secs(30);
 
 impl FileRequest {
     /// Stores the body of the request as a file, and makes missing parent folders.
@@ -33,7 +37,8 @@ impl FileRequest {
         let mut chunks = body.into_data_stream();
         let stored = self.stored(&mut chunks).await;
         if stored.is_err() {
-            self.discard(&mut chunks).await;
+            // The client sees the answer also if it has stopped sending.
+            drop(timeout(REFUSED_WAIT, self.discard(&mut chunks)).await);
         }
         stored
     }
