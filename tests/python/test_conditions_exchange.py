@@ -6,6 +6,7 @@ import json
 import random
 import socket
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from condition_sources import (
 )
 
 import femtobarn as fb
+from femtobarn._conditions_exchange.rest import bytes_at
 
 
 def key_at(job: fb.Job, path: str, moment: Any) -> str | None:
@@ -260,6 +262,16 @@ def test_imported_crest_tags_answer_like_crest(fed: fb.Federation) -> None:
 
 # ---- answers and files that take too much
 
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def answer_once(listener: socket.socket, sent: bytes) -> None:
+    """Answer the next request with these bytes, and close the connection."""
+    client, _ = listener.accept()
+    with client:
+        client.recv(4096)
+        client.sendall(sent)
+
 
 @pytest.mark.parametrize(
     ("answer", "why"),
@@ -283,28 +295,39 @@ def test_answers_that_take_too_much_are_refused(fed: fb.Federation, answer: byte
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[]",
             fb.UnavailableError,
-            "broke off after 2 of 100",
+            r"^http\S+ broke off after 2 of 100",
         ),
         (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n[", fb.CorruptError, "is not JSON"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", fb.CorruptError, "as HTTP does"),
+        (CHUNKED + b"x\r\n", fb.UnavailableError, "/api/.* broke off before the last chunk"),
+        (CHUNKED + b"9\r\n[]", fb.UnavailableError, "broke off before the last chunk"),
         (b"SSH-2.0-x\r\n", fb.CorruptError, "as HTTP does"),
+        (b"", fb.UnavailableError, "does not answer: Remote end closed connection"),
     ],
 )
 def test_answers_that_are_none_of_http_are_refused(
     fed: fb.Federation, head: bytes, error: type[Exception], why: str
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def answer() -> None:
-            client, _ = listener.accept()
-            with client:
-                client.recv(4096)
-                client.sendall(head)
-
-        thread = threading.Thread(target=answer)
+        thread = threading.Thread(target=answer_once, args=(listener, head))
         thread.start()
         with pytest.raises(error, match=why):
             fb.import_conditions(fed, f"http://127.0.0.1:{listener.getsockname()[1]}/api", format="crest")
+        thread.join()
+
+
+def test_small_payloads_take_little_memory(tmp_path: Path) -> None:
+    """Memory for the largest payload, 1 GiB, was taken first, which fails where ``ulimit -v`` is less."""
+    (tmp_path / "payload").write_bytes(b"small")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer_once, args=(listener, b"HTTP/1.1 200 OK\r\n\r\nsmall"))
+        thread.start()
+        tracemalloc.start()
+        try:
+            for address in (tmp_path / "payload", f"http://127.0.0.1:{listener.getsockname()[1]}/"):
+                assert bytes_at(str(address)) == b"small"
+            assert tracemalloc.get_traced_memory()[1] < 16 << 20
+        finally:
+            tracemalloc.stop()
         thread.join()
 
 
@@ -356,3 +379,15 @@ def test_cells_of_wrong_kinds_are_refused_or_texts(
     except fb.FemtobarnError:
         return
     assert done.series == {"tpc/gain": 1}
+
+
+@pytest.mark.parametrize("digits", ["123456789012345678901234", "1" * 400, "0" * 30 + "1", "-" + "9" * 21])
+def test_cells_of_more_digits_than_integers_have_are_texts(
+    fed: fb.Federation, tmp_path: Path, digits: str
+) -> None:
+    """An identifier was stored as the nearest number with a fraction, one of 400 digits as infinity."""
+    (tmp_path / "rows.csv").write_text(f"since,value,mixed\n1,{digits},{digits}\n2,{digits},07\n")
+    fb.import_conditions(fed, str(tmp_path / "rows.csv"), series="tpc/gain")
+    series = fed.conditions()["tpc/gain"]
+    rows = [series.at(np.int64(moment)) for moment in (1, 2)]
+    assert [(row.value, row.mixed) for row in rows] == [(digits, digits), (digits, "07")]

@@ -242,6 +242,9 @@ def test_a_model_may_use_the_types_of_another(toy: Path, fed: fb.Federation, tmp
         (("std::array<float, 3>", "std::array<float, 0>"), "an array of size 0"),
         (("VectorMembers", "VectorMember"), "'VectorMember' does not exist; did you mean 'VectorMembers'"),
         (("From: toy::Hit", "Frm: toy::Hit"), "'None', which is not a datatype"),
+        (("toy::HitTrackLink:", "toy::Hit:"), "class toy::Hit is both a datatype and a link"),
+        (("toy::HitTrackLink:", "toy::Box:"), "class toy::Box is both a component and a link"),
+        (("toy::Track:", "toy::Box:"), "class toy::Box is both a component and a datatype"),
         (("interfaces:", "interface:"), "section 'interface' does not exist; did you mean 'interfaces'"),
         (("schema_version: 3", "schema_version: new"), "invalid schema_version 'new'"),
         (("Members: [int n]", "Members: 7"), "Members must be a list, not 7"),
@@ -336,6 +339,18 @@ def test_declarations_that_take_too_much_are_refused(text: str, why: str) -> Non
     components = {"C": {"Members": ["float y"]}, "D": {"Members": [text]}}
     with pytest.raises(fb.InvalidError, match=why):
         fb.load_model({"components": components})
+
+
+@pytest.mark.parametrize("item", ["C", "float"])
+@pytest.mark.parametrize("section", ["Members", "VectorMembers"])
+def test_arrays_that_take_too_much_together_are_refused(item: str, section: str) -> None:
+    """Each array of 30 bytes of YAML took 38 MB: 300 of a component took 11 GB, and were no error."""
+    components = {"C": {"Members": ["float y"]}, "D": {"Members": [f"std::array<{item}, 60000> a"]}}
+    form = {section: [f"std::array<{item}, 40000> b"]}
+    fb.load_model({"components": components, "datatypes": {"E": form}})
+    form[section].append(f"std::array<{item}, 1> c")
+    with pytest.raises(fb.InvalidError, match=r"E: with .* c', the arrays of .* have 100,001 items"):
+        fb.load_model({"components": components, "datatypes": {"E": form}})
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import urllib.error
 import urllib.parse
@@ -18,6 +19,7 @@ TIMEOUT_SECONDS = 60
 ANSWER_BYTES_MAX = 64 << 20
 """Bytes of an answer in JSON; those of a payload are limited by ``PAYLOAD_BYTES_MAX``."""
 PAYLOAD_BYTES_MAX = 1 << 30
+PIECE_BYTES = 1 << 20
 STATUS_NOT_FOUND = 404
 
 
@@ -65,27 +67,35 @@ def bytes_at(address: str, bytes_max: int = PAYLOAD_BYTES_MAX) -> bytes:
         with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as answer:
             announced = int(answer.headers.get("Content-Length") or 0)
             body = _limited(answer, announced, address, bytes_max)
-            if len(body) < announced:
-                raise UnavailableError(f"{address} broke off after {len(body)} of {announced} bytes")
-            return body
     except urllib.error.HTTPError as error:
         with error:
             text = error.read(200).decode(errors="replace")
         if error.code == STATUS_NOT_FOUND:
             raise NotFoundError(f"{address} was not found: {text}") from None
         raise UnavailableError(f"{address} answered {error.code}: {text}") from None
+    except OSError as error:  # Among them is RemoteDisconnected, which is an HTTPException as well.
+        raise UnavailableError(f"{address} does not answer: {getattr(error, 'reason', error)}") from None
+    except http.client.IncompleteRead:
+        raise UnavailableError(f"{address} broke off before the last chunk of its answer") from None
     except (http.client.HTTPException, ValueError) as error:
         raise CorruptError(f"{address} does not answer as HTTP does: {error!r}") from None
-    except (urllib.error.URLError, OSError) as error:
-        raise UnavailableError(f"{address} does not answer: {getattr(error, 'reason', error)}") from None
+    if len(body) < announced:
+        raise UnavailableError(f"{address} broke off after {len(body)} of {announced} bytes")
+    return body
 
 
 def _limited(source: IO[bytes], announced: int, address: str, bytes_max: int) -> bytes:
-    """Return all bytes of a source, or refuse those that would be too many."""
-    body = source.read(bytes_max + 1) if announced <= bytes_max else b""
-    if max(announced, len(body)) > bytes_max:
+    """Return all bytes of a source, or refuse those that would be too many.
+
+    They are read in pieces, because ``read`` takes memory for as many as it is asked for.
+    """
+    body = io.BytesIO()
+    if announced <= bytes_max:
+        while piece := source.read(min(PIECE_BYTES, bytes_max + 1 - body.tell())):
+            body.write(piece)
+    if max(announced, body.tell()) > bytes_max:
         raise CorruptError(f"{address} has more than {bytes_max >> 20} MiB, which are not read")
-    return body
+    return body.getvalue()
 
 
 def members(answer: Any, names: tuple[str, ...], place: str) -> list[Any]:

@@ -246,8 +246,8 @@ def _guess(text: str) -> Any:
     """Return the value that a cell looks like."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if INTEGER.fullmatch(text) and len(text) <= DIGITS_MAX:
-        return int(text)
+    if INTEGER.fullmatch(text):
+        return int(text) if len(text) <= DIGITS_MAX else text
     if NUMBER.fullmatch(text):
         return float(text)
     if text.startswith("["):

@@ -35,7 +35,7 @@ BUILTIN_TYPES: dict[str, str] = {
 """Stored types of the C++ types that members may have, without ``std::``."""
 
 ARRAY_MAX = 100_000
-"""Items of a ``std::array``."""
+"""Items of a ``std::array``, and of all those of a model."""
 DECLARATION_MAX = 4000
 """Characters of a declaration: the time to match some grows with their square."""
 

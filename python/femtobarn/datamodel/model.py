@@ -22,7 +22,7 @@ from .._schema.classes import stored_default
 from .._schema.types import Definition, Field, Fixed, Link, List, Node, Primitive, Record, type_from_json
 from .evolution import Evolution
 from .instances import Instance, class_of
-from .members import BUILTIN_TYPES, Member, parse_member
+from .members import ARRAY_MAX, BUILTIN_TYPES, Member, parse_member
 from .outline import read_outline, section
 
 __all__ = ["Model", "load_model"]
@@ -189,6 +189,7 @@ class _Reader:
         self.defaults: dict[str, dict[str, Any]] = {}
         self._being_read: list[str] = []
         self._extents: dict[str, tuple[int, int]] = {}
+        self._items = 0
         self._targets = {*self._datatypes, *interfaces, *(upstream.classes if upstream else ())}
         self._targets |= {*self._links, *self.interfaces}
         for name in self._components:
@@ -197,11 +198,16 @@ class _Reader:
 
     def definitions(self) -> dict[str, Definition]:
         """Return the definitions of the model by name."""
-        made = {name: self._datatype(name, form) for name, form in self._datatypes.items()}
-        for name, form in self._links.items():
-            if name in made:
-                raise InvalidError(f"class {name} is both a datatype and a link")
-            made[name] = self._link(name, form)
+        made: dict[str, Definition] = {}
+        for kind, forms, make in (
+            ("datatype", self._datatypes, self._datatype),
+            ("link", self._links, self._link),
+        ):
+            for name, form in forms.items():
+                if name in self.classes or name in made:
+                    other = "component" if name in self.classes else "datatype"
+                    raise InvalidError(f"class {name} is both a {other} and a {kind}")
+                made[name] = make(name, form)
         return made
 
     def _component(self, name: str) -> Record:
@@ -259,6 +265,12 @@ class _Reader:
             if member.name in fields:
                 raise InvalidError(f"{where}: two members have the name {member.name!r}")
             node = make(member, f"{where}: member {member.name!r}")
+            self._items += member.size or 0
+            if self._items > ARRAY_MAX:
+                raise InvalidError(
+                    f"{where}: with {text!r}, the arrays of the model have {self._items:,} items; "
+                    f"{ARRAY_MAX:,} are possible"
+                )
             if member.default is not None:
                 defaults[member.name] = member.default
             elif isinstance(node, List) and member.size is not None:
