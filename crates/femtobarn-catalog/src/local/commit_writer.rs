@@ -1,7 +1,7 @@
 //! The connection that changes the catalogue: one SQL transaction in the process's turn to commit, which is made
 //! durable after the turn.
 //!
-//! 1. A change is acknowledged when it is durable. It is announced before other processes can read it, so that they wait, too.
+//! 1. A change is acknowledged when it is durable.
 //! 2. The rows that a change touched are on the page of recent changes before the turn ends.
 
 use std::cell::Cell;
@@ -101,22 +101,16 @@ impl CommitWriter {
         let total_changes = || sql.sqlite().map_or(0, rusqlite::Connection::total_changes);
         let changes = total_changes();
         let mut before = None;
-        let change_number = self.log.announce_change(numbers);
-        let transacted = transact(sql, &mut |sql| {
+        let effect = transact(sql, &mut |sql| {
             before = log_state(sql);
             change(sql)
-        });
+        })?;
         // SQLite does not count changes of the schema; the sync of the next commit makes them durable, too.
-        let is_unchanged = match &transacted {
-            Ok(_) => total_changes() == changes,
-            Err(failure) => !failure.is_in_doubt,
-        };
-        if is_unchanged {
-            self.log.withdraw_change(numbers);
-            return transacted.map(|_| None);
+        if total_changes() == changes {
+            return Ok(None);
         }
-        let noted = self.note_recent(before, &transacted?);
-        self.log.record_change(change_number);
+        let noted = self.note_recent(before, &effect);
+        let change_number = self.log.record_change(numbers);
         self.log.write_ahead(sql);
         drop(turn);
         match self.log.make_durable(change_number) {
@@ -162,58 +156,4 @@ fn transact(
         let _ = run("ROLLBACK");
     }
     outcome
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::Error;
-    use crate::local::LocalCatalogue;
-    use crate::local::log::SharedLog;
-    use crate::locks::LogNumbers;
-
-    /// Between the commit and its number, another process pinned a snapshot that a loss of power could undo.
-    #[test]
-    fn a_change_is_announced_before_it_is_appended_and_withdrawn_if_it_fails() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("lhc.fed");
-        drop(LocalCatalogue::create(&place, "lhc").unwrap());
-        let writer = CommitWriter::open(&place.join("catalogue.sqlite")).unwrap();
-        let before = writer.log.numbers();
-        let mut seen = before;
-        let refused = writer.run(&mut |_| {
-            seen = writer.log.numbers();
-            Err(Error::invalid("refused").into())
-        });
-        assert!(refused.is_err() && seen.appending > before.durable, "{seen:?}");
-        assert_eq!(writer.log.numbers(), before);
-        let changed = writer.run(&mut |sql| {
-            seen = writer.log.numbers();
-            sql.execute("INSERT INTO federation (key, value) VALUES ('test', '1')", [])?;
-            Ok(Effect::none())
-        });
-        assert!(changed.is_ok());
-        assert!(seen.appending > seen.written.max(seen.durable), "{seen:?}");
-        let after = writer.log.numbers();
-        assert_eq!((after.written, after.durable), (seen.appending, seen.appending));
-    }
-
-    /// Nobody recorded it before the next change, so that each reader synced the log until then.
-    #[test]
-    fn an_announced_change_of_a_killed_committer_is_recorded_by_a_reader() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("lhc.fed");
-        drop(LocalCatalogue::create(&place, "lhc").unwrap());
-        let path = place.join("catalogue.sqlite");
-        let killed = CommitWriter::open(&path).unwrap();
-        let reader = SharedLog::open(&path).unwrap();
-        let turn = killed.turns.wait().unwrap();
-        let announced = killed.log.announce_change(killed.log.numbers());
-        reader.wait_durable().unwrap();
-        assert!(reader.numbers().durable < announced, "it is being appended");
-        drop(turn);
-        reader.wait_durable().unwrap();
-        let LogNumbers { written, durable, appending, .. } = reader.numbers();
-        assert_eq!([written, durable, appending], [announced; 3]);
-    }
 }

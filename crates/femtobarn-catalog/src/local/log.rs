@@ -18,7 +18,7 @@
 //! 4. SQLite holds no locks on the log, so this file handle may be closed at any time. It is the file that SQLite uses
 //!    as long as the connection beside it is open.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use super::wal_index::{log_end, log_state};
 use crate::error::{Error, Result};
-use crate::locks::{CommitTurns, LogNumbers, LogProgress};
+use crate::locks::{LogNumbers, LogProgress};
 use crate::paths::{LOCKS_FOLDER, log_path};
 use crate::sql::{AtPath, SqlConnection};
 
@@ -45,8 +45,6 @@ pub(super) struct SharedLog {
     file: File,
     path: PathBuf,
     progress: LogProgress,
-    /// Opened when a committer seems to have been killed.
-    turns: OnceCell<CommitTurns>,
     /// The length of the file when it was last read.
     known_size: Cell<u64>,
 }
@@ -58,7 +56,7 @@ impl SharedLog {
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|error| Error::io("cannot open", &path, error))?;
         let progress = LogProgress::open(&catalogue.with_file_name(LOCKS_FOLDER))?;
-        Ok(SharedLog { file, path, progress, turns: OnceCell::new(), known_size: Cell::new(0) })
+        Ok(SharedLog { file, path, progress, known_size: Cell::new(0) })
     }
 
     /// The numbers of the newest changes, and whether a sync has failed, so that the log must be mended.
@@ -66,25 +64,14 @@ impl SharedLog {
         self.progress.numbers()
     }
 
-    /// Announces the change after `before`, which the caller is going to append, and returns its number. The caller has held
-    /// the turn to commit since it read `before`.
-    pub(super) fn announce_change(&self, before: LogNumbers) -> u64 {
+    /// Records the change after `before`, and returns its number. The caller has held the turn to commit since it read
+    /// `before`.
+    pub(super) fn record_change(&self, before: LogNumbers) -> u64 {
         // Otherwise the number of the change before was lost, and its committers may still wait for it.
         let is_known = before.written >= before.durable;
-        let last = before.written.max(before.durable).max(before.appending);
-        let change = last + if is_known { 1 } else { SKIPPED };
-        self.progress.set_appending(change);
-        change
-    }
-
-    /// Withdraws an announcement: nothing was appended.
-    pub(super) fn withdraw_change(&self, before: LogNumbers) {
-        self.progress.set_appending(before.appending);
-    }
-
-    /// Records that the announced change is in the log.
-    pub(super) fn record_change(&self, change: u64) {
+        let change = before.written.max(before.durable) + if is_known { 1 } else { SKIPPED };
         self.progress.set_written(change);
+        change
     }
 
     /// Writes zeros after the log if SQLite has used up the earlier ones. The caller has the turn to commit; `sql`
@@ -115,45 +102,17 @@ impl SharedLog {
 
     /// Makes a change durable.
     pub(super) fn make_durable(&self, change: u64) -> Result<()> {
-        self.progress.make_durable(change, |is_torn| self.sync(is_torn))
+        self.progress.make_durable(change, |is_torn| {
+            let earlier = || std::io::Error::other("an earlier sync of it failed");
+            let synced = if is_torn { Err(earlier()) } else { self.file.sync_data() };
+            synced.map_err(|error| self.failed(error))
+        })
     }
 
-    fn sync(&self, is_torn: bool) -> Result<()> {
-        let earlier = || std::io::Error::other("an earlier sync of it failed");
-        let synced = if is_torn { Err(earlier()) } else { self.file.sync_data() };
-        synced.map_err(|error| self.failed(error))
-    }
-
-    /// Waits until everything is durable that was read before.
+    /// Waits until everything that can be read is durable.
     pub(super) fn wait_durable(&self) -> Result<()> {
-        if self.is_appending() {
-            // Without the turn, or the right to take it, each call syncs until the next change.
-            drop(self.record_lost_change());
-        }
-        self.progress.make_read_durable(|is_torn| self.sync(is_torn))
-    }
-
-    /// Whether a change is being appended, or its committer was killed.
-    fn is_appending(&self) -> bool {
-        let LogNumbers { written, durable, appending, .. } = self.numbers();
-        appending > written.max(durable)
-    }
-
-    /// Records an announced change whose committer was killed: it may be in the log. A committer that lives has the turn.
-    fn record_lost_change(&self) -> Result<()> {
-        let turns = match self.turns.get() {
-            Some(turns) => turns,
-            None => {
-                let turns = CommitTurns::open(&self.path.with_file_name(LOCKS_FOLDER))?;
-                self.turns.get_or_init(|| turns)
-            }
-        };
-        if let Some(_turn) = turns.try_now()?
-            && self.is_appending()
-        {
-            self.record_change(self.numbers().appending);
-        }
-        Ok(())
+        let LogNumbers { written, durable, .. } = self.progress.numbers();
+        if durable < written { self.make_durable(written) } else { Ok(()) }
     }
 
     /// Rewrites the log from its readable part. The caller has the turn to commit; `sql` locks out programs that do not
@@ -185,9 +144,7 @@ impl SharedLog {
             }
         };
         copy().map_err(|error| self.failed(error))?;
-        let LogNumbers { written, appending, .. } = self.progress.numbers();
-        // The turn to commit is this process's, so nothing is being appended.
-        self.progress.set_durable(written.max(appending));
+        self.progress.set_durable(self.progress.numbers().written);
         self.progress.set_torn(false);
         Ok(())
     }

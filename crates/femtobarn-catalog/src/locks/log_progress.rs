@@ -1,16 +1,15 @@
-//! How far the catalogue's log is durable: four numbers in `locks/commit`, a file that all processes map, and the lock
+//! How far the catalogue's log is durable: three numbers in `locks/commit`, a file that all processes map, and the lock
 //! of the syncing process.
 //!
 //! ```text
-//! byte 192        208        224        240        256
-//!      +----------+----------+----------+----------+
-//!      | written  | durable  | torn     | appending|    each a number and its complement, little-endian
-//!      +----------+----------+----------+----------+
+//! byte 192        208        224        240
+//!      +----------+----------+----------+
+//!      | written  | durable  | torn     |    each a number and its complement, little-endian
+//!      +----------+----------+----------+
 //! ```
 //!
 //! Changes of the catalogue are numbered in sequence. `written` is the newest change in the log; the holder of the
-//! turn to commit writes it. Before it appends a change, it writes the number to `appending`, since other processes can
-//! read the change before it is in `written`. A sync of the log that begins afterwards makes the change durable. `durable` is the
+//! turn to commit writes it. A sync of the log that begins afterwards makes the change durable. `durable` is the
 //! newest change known to be durable, and `torn` is 1 if a sync has failed since the log was last known to be good;
 //! the holder of the sync lock writes both.
 //!
@@ -20,11 +19,10 @@
 //! Invariants:
 //! 1. `durable` never exceeds the number of changes that are durable, even after a loss of power: a new number is
 //!    greater than both.
-//! 2. Whoever has read a change in the log finds its number in `appending` or a greater one.
-//! 3. A number that differs from its complement is being written, so readers look again for a moment; if its writer was
+//! 2. A number that differs from its complement is being written, so readers look again for a moment; if its writer was
 //!    killed, it reads as 0, which claims nothing. After a lost `written`, numbers are skipped: committers may still
 //!    wait for the earlier ones.
-//! 4. A wake-up is only a hint, since the holder of the lock may be killed: a waiter asks again after [`PAUSE`].
+//! 3. A wake-up is only a hint, since the holder of the lock may be killed: a waiter asks again after [`PAUSE`].
 
 use std::path::Path;
 use std::sync::Arc;
@@ -43,8 +41,6 @@ const NUMBER_BYTES: usize = 16;
 const WRITTEN: usize = 0;
 const DURABLE: usize = 1;
 const TORN: usize = 2;
-const APPENDING: usize = 3;
-const NUMBERS: usize = 4;
 /// The longest sleep of a waiter before it checks whether the lock is free.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How many times a number that is being written is read again, which takes some nanoseconds.
@@ -66,14 +62,13 @@ pub(crate) struct LogProgress {
 pub(crate) struct LogNumbers {
     pub(crate) written: u64,
     pub(crate) durable: u64,
-    pub(crate) appending: u64,
     pub(crate) is_torn: bool,
 }
 
 impl LogProgress {
     pub(crate) fn open(locks: &Path) -> Result<Self> {
         let path = locks.join(COMMIT_FILE);
-        let numbers = SharedNumbers::open(&path, NUMBERS_AT + NUMBERS * NUMBER_BYTES)?;
+        let numbers = SharedNumbers::open(&path, NUMBERS_AT + 3 * NUMBER_BYTES)?;
         let bells = Bells::open(locks).map(Arc::new);
         Ok(LogProgress { file: LockFile::open(&path)?, numbers, bells })
     }
@@ -82,7 +77,6 @@ impl LogProgress {
         LogNumbers {
             written: self.number(WRITTEN),
             durable: self.number(DURABLE),
-            appending: self.number(APPENDING),
             is_torn: self.number(TORN) != 0,
         }
     }
@@ -90,11 +84,6 @@ impl LogProgress {
     /// The caller has the turn to commit.
     pub(crate) fn set_written(&self, change: u64) {
         self.set(WRITTEN, change);
-    }
-
-    /// The caller has the turn to commit.
-    pub(crate) fn set_appending(&self, change: u64) {
-        self.set(APPENDING, change);
     }
 
     /// The caller holds the sync lock.
@@ -137,16 +126,6 @@ impl LogProgress {
         self.file.lock(LockKind::Exclusive, Span::hold(SYNC))
     }
 
-    /// Makes durable what was read from the log: by `sync`, or by those of committers. A change that is being appended may
-    /// have been read, too.
-    ///
-    /// # Errors
-    /// Those of [`make_durable`](Self::make_durable).
-    pub(crate) fn make_read_durable(&self, sync: impl FnOnce(bool) -> Result<()>) -> Result<()> {
-        let LogNumbers { written, appending, .. } = self.numbers();
-        self.sync_up_to(written.max(appending), written, sync)
-    }
-
     /// Makes a change durable: by `sync`, which makes everything durable that is in the log when it begins, or by the
     /// sync of another committer. The argument of `sync` is whether an earlier sync has failed since the log was last
     /// known to be good.
@@ -158,17 +137,7 @@ impl LogProgress {
         change: u64,
         sync: impl FnOnce(bool) -> Result<()>,
     ) -> Result<()> {
-        self.sync_up_to(change, change, sync)
-    }
-
-    /// Waits until `change` is durable, or syncs, after which the changes up to `appended` and those written before are.
-    fn sync_up_to(
-        &self,
-        change: u64,
-        appended: u64,
-        sync: impl FnOnce(bool) -> Result<()>,
-    ) -> Result<()> {
-        if self.numbers().durable >= change || !self.begin_sync_of(change)? {
+        if !self.begin_sync_of(change)? {
             return Ok(());
         }
         let numbers = self.numbers();
@@ -176,7 +145,7 @@ impl LogProgress {
         if numbers.durable < change {
             synced = sync(numbers.is_torn);
             match synced {
-                Ok(()) => self.set_durable(numbers.written.max(numbers.durable).max(appended)),
+                Ok(()) => self.set_durable(numbers.written.max(change)),
                 Err(_) => self.set_torn(true),
             }
         }
@@ -246,39 +215,16 @@ mod tests {
     fn numbers_set_through_one_file_are_read_through_another() {
         let folder = tempfile::tempdir().unwrap();
         let [one, other] = [(); 2].map(|()| LogProgress::open(folder.path()).unwrap());
-        let nothing = LogNumbers { written: 0, durable: 0, appending: 0, is_torn: false };
+        let nothing = LogNumbers { written: 0, durable: 0, is_torn: false };
         assert_eq!(one.numbers(), nothing);
         one.set_written(7);
         one.set_durable(6);
-        one.set_appending(8);
         one.set_torn(true);
-        let noted = LogNumbers { written: 7, durable: 6, appending: 8, is_torn: true };
+        let noted = LogNumbers { written: 7, durable: 6, is_torn: true };
         assert_eq!(other.numbers(), noted);
         one.begin_sync().unwrap();
         one.end_sync(6);
         other.begin_sync().unwrap();
-    }
-
-    #[test]
-    fn the_sync_of_a_reader_does_not_make_the_change_durable_that_is_being_appended() {
-        let folder = tempfile::tempdir().unwrap();
-        let progress = LogProgress::open(folder.path()).unwrap();
-        progress.set_appending(5);
-        progress.set_written(5);
-        progress.set_appending(6);
-        let mut syncs = 0;
-        for _ in 0..2 {
-            progress
-                .make_read_durable(|_| {
-                    syncs += 1;
-                    Ok(())
-                })
-                .unwrap();
-        }
-        assert_eq!((syncs, progress.numbers().durable), (2, 5));
-        progress.set_written(6);
-        progress.make_durable(6, |_| Ok(())).unwrap();
-        progress.make_read_durable(|_| unreachable!("it is durable")).unwrap();
     }
 
     #[test]

@@ -18,11 +18,6 @@ fn a_sync_is_shared_by_three_committers() {
 }
 
 #[test]
-fn what_is_read_while_another_process_appends_is_durable() {
-    locks::what_is_read_is_durable(3);
-}
-
-#[test]
 fn owners_of_a_lock_exclude_each_other() {
     logical::owners_exclude_each_other(3, 3);
 }
