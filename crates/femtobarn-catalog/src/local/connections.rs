@@ -20,7 +20,7 @@ use super::commit_writer::{ChangeFailure, CommitWriter, Effect, NotedChange};
 use super::connection::CatalogueConnection;
 use super::file_writes::{self, path_of};
 use super::known_rows::{self, KnownRows};
-use super::log::SharedLog;
+use super::log::{SharedLog, sync_alone};
 use super::postgres_writer::{PostgresWriter, apply_in_savepoint};
 use super::reader_pool::ReaderPool;
 use super::role;
@@ -202,9 +202,21 @@ impl Connections {
         result
     }
 
+    /// Runs a look-up as [`read`](Self::read) does. What it returns is durable.
+    ///
+    /// # Errors
+    /// Those of [`wait_durable`](Self::wait_durable).
+    pub(super) fn read_durable<T>(
+        &self,
+        look_up: impl FnOnce(&SqlConnection) -> SqlResult<T>,
+    ) -> Result<T> {
+        let found = self.read(look_up)?;
+        self.wait_durable()?;
+        Ok(found)
+    }
+
     /// Waits until all rows that look-ups have returned so far are durable. If a sync has failed, the log is mended
-    /// first. On a read-only medium there is no log that this process could sync, so this does nothing. PostgreSQL shows
-    /// only durable rows.
+    /// first. PostgreSQL shows only durable rows.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if the log cannot be made durable: a loss of power could undo what is read.
@@ -228,7 +240,7 @@ impl Connections {
         if log.is_none() {
             *log = SharedLog::open(&self.place.path).ok();
         }
-        log.as_ref().map_or(Ok(()), SharedLog::wait_durable)
+        log.as_ref().map_or_else(|| sync_alone(&self.place.path), SharedLog::wait_durable)
     }
 
     /// The commits of threads that wait.

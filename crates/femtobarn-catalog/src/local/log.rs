@@ -14,19 +14,24 @@
 //! 2. After a failed sync the kernel may have dropped the pages that it could not write, and the next sync may succeed
 //!    without them; everything after them in the log would be lost. So no commit begins, and no snapshot is pinned,
 //!    until the log has been rewritten from its readable part, and synced.
-//! 3. Zeros are written only after the end of the file, while no process can append to it.
-//! 4. SQLite holds no locks on the log, so this file handle may be closed at any time. It is the file that SQLite uses
+//! 3. A change is announced after its last statement and before its COMMIT, after which other processes can read it.
+//!    Still in the turn, it is recorded; if COMMIT failed, the log is synced or mended, or the change is withdrawn,
+//!    which needs that no process can read it. The change of a killed committer is recorded by the next process that
+//!    gets the turn.
+//! 4. Zeros are written only after the end of the file, while no process can append to it.
+//! 5. SQLite holds no locks on the log, so this file handle may be closed at any time. It is the file that SQLite uses
 //!    as long as the connection beside it is open.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::wal_index::{log_end, log_state};
 use crate::error::{Error, Result};
-use crate::locks::{LogNumbers, LogProgress};
+use crate::locks::{CommitTurns, LogNumbers, LogProgress, SharedLogNumbers};
 use crate::paths::{LOCKS_FOLDER, log_path};
 use crate::sql::{AtPath, SqlConnection};
 
@@ -35,8 +40,6 @@ const PIECE_BYTES: usize = 1 << 20;
 /// The length of a log with zeros at its end is a multiple of this. After SQLite has extended the log its length is
 /// not, except once in some thousand times; then the next commit adds the zeros.
 const AHEAD_BYTES: u64 = 64 << 10;
-/// The gap in the numbers of changes after a number was lost; greater than the number of committers.
-const SKIPPED: u64 = 1 << 20;
 /// The log doubles in length until it grows by this much at a time.
 const AHEAD_BYTES_MAX: u64 = 1 << 20;
 
@@ -45,6 +48,8 @@ pub(super) struct SharedLog {
     file: File,
     path: PathBuf,
     progress: LogProgress,
+    /// Opened when a committer seems to have been killed.
+    turns: OnceCell<CommitTurns>,
     /// The length of the file when it was last read.
     known_size: Cell<u64>,
 }
@@ -56,22 +61,12 @@ impl SharedLog {
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|error| Error::io("cannot open", &path, error))?;
         let progress = LogProgress::open(&catalogue.with_file_name(LOCKS_FOLDER))?;
-        Ok(SharedLog { file, path, progress, known_size: Cell::new(0) })
+        Ok(SharedLog { file, path, progress, turns: OnceCell::new(), known_size: Cell::new(0) })
     }
 
-    /// The numbers of the newest changes, and whether a sync has failed, so that the log must be mended.
-    pub(super) fn numbers(&self) -> LogNumbers {
-        self.progress.numbers()
-    }
-
-    /// Records the change after `before`, and returns its number. The caller has held the turn to commit since it read
-    /// `before`.
-    pub(super) fn record_change(&self, before: LogNumbers) -> u64 {
-        // Otherwise the number of the change before was lost, and its committers may still wait for it.
-        let is_known = before.written >= before.durable;
-        let change = before.written.max(before.durable) + if is_known { 1 } else { SKIPPED };
-        self.progress.set_written(change);
-        change
+    /// How far the log is durable.
+    pub(super) fn progress(&self) -> &LogProgress {
+        &self.progress
     }
 
     /// Writes zeros after the log if SQLite has used up the earlier ones. The caller has the turn to commit; `sql`
@@ -102,17 +97,28 @@ impl SharedLog {
 
     /// Makes a change durable.
     pub(super) fn make_durable(&self, change: u64) -> Result<()> {
-        self.progress.make_durable(change, |is_torn| {
-            let earlier = || std::io::Error::other("an earlier sync of it failed");
-            let synced = if is_torn { Err(earlier()) } else { self.file.sync_data() };
-            synced.map_err(|error| self.failed(error))
-        })
+        self.progress.make_durable(change, |is_torn| self.sync(is_torn))
     }
 
-    /// Waits until everything that can be read is durable.
+    fn sync(&self, is_torn: bool) -> Result<()> {
+        sync(&self.file, is_torn).map_err(|error| failed(&self.path, error))
+    }
+
+    /// Waits until everything is durable that was read before.
     pub(super) fn wait_durable(&self) -> Result<()> {
-        let LogNumbers { written, durable, .. } = self.progress.numbers();
-        if durable < written { self.make_durable(written) } else { Ok(()) }
+        if self.progress.numbers().is_appending() {
+            // Without the turn, or the right to take it, each call syncs until the next change.
+            drop(self.turns().and_then(|turns| self.progress.look_for_lost_change(turns)));
+        }
+        self.progress.make_read_durable(|is_torn| self.sync(is_torn))
+    }
+
+    fn turns(&self) -> Result<&CommitTurns> {
+        if let Some(turns) = self.turns.get() {
+            return Ok(turns);
+        }
+        let turns = CommitTurns::open(&self.path.with_file_name(LOCKS_FOLDER))?;
+        Ok(self.turns.get_or_init(|| turns))
     }
 
     /// Rewrites the log from its readable part. The caller has the turn to commit; `sql` locks out programs that do not
@@ -143,15 +149,54 @@ impl SharedLog {
                 offset += size as u64;
             }
         };
-        copy().map_err(|error| self.failed(error))?;
-        self.progress.set_durable(self.progress.numbers().written);
+        copy().map_err(|error| failed(&self.path, error))?;
+        let LogNumbers { written, appending, .. } = self.progress.numbers();
+        // The turn to commit is this process's, so an announced change is in the log, or nowhere.
+        self.progress.set_durable(written.max(appending));
         self.progress.set_torn(false);
         Ok(())
     }
+}
 
-    /// Always [`Error::Io`], also on a full disk: the commit is in the log, so no error may claim that it was not made.
-    fn failed(&self, source: std::io::Error) -> Error {
-        let what = format!("cannot sync {}", self.path.display());
-        Error::Io { what, source: Arc::new(source) }
+/// Makes durable what was read from the log of the catalogue at `catalogue`, as a process does that may not write, or
+/// cannot open the log for writing now: it syncs for itself, unless the numbers show that others have.
+pub(super) fn sync_alone(catalogue: &Path) -> Result<()> {
+    let path = log_path(catalogue);
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        // The tables have everything.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Error::io("cannot open", &path, error)),
+    };
+    let numbers = SharedLogNumbers::open_to_read(&catalogue.with_file_name(LOCKS_FOLDER));
+    let numbers = numbers.map(|numbers| numbers.read());
+    if numbers.is_some_and(|numbers| numbers.durable >= numbers.readable) {
+        return Ok(());
+    }
+    sync(&file, numbers.is_some_and(|numbers| numbers.is_torn)).or_else(|error| {
+        match error.kind() {
+            // A medium that cannot be written has all that can be read of it.
+            ErrorKind::ReadOnlyFilesystem | ErrorKind::InvalidInput => Ok(()),
+            _ => Err(failed(&path, error)),
+        }
+    })
+}
+
+fn sync(log: &File, is_torn: bool) -> std::io::Result<()> {
+    let earlier = || std::io::Error::other("an earlier sync of it failed");
+    if is_torn { Err(earlier()) } else { log.sync_data() }
+}
+
+/// Always [`Error::Io`], also on a full disk: the commit is in the log, so no error may claim that it was not made.
+fn failed(path: &Path, source: std::io::Error) -> Error {
+    let what = format!("cannot sync {}", path.display());
+    Error::Io { what, source: Arc::new(source) }
+}
+
+#[cfg(test)]
+impl SharedLog {
+    /// Makes the later syncs of this handle fail.
+    pub(super) fn fail_syncs(&mut self) {
+        self.file = File::open("/dev/null").expect("the device can be opened, and not be synced");
     }
 }

@@ -57,7 +57,6 @@ impl LocalCatalogue {
     /// [`Error::Unavailable`] if it is not found in PostgreSQL where that takes no changes, as at a standby: it may be
     /// committed nevertheless, or later.
     pub fn find_commit(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
-        self.connections.current()?.wait_durable()?;
         let find = "SELECT csn FROM commits WHERE csn > ?1 AND transaction_uuid = ?2";
         let csn = |row: &Row<'_>| number(row, 0).map(Csn);
         let of = params![signed(after.0), transaction.as_bytes()];
@@ -72,7 +71,11 @@ impl LocalCatalogue {
                 Ok(found)
             });
         }
-        match self.one(find, of, csn)? {
+        let found = self
+            .connections
+            .current()?
+            .read_durable(|sql| sql.prepare_cached(find)?.query_row(of, csn).optional())?;
+        match found {
             None if is_in_postgres => Err(Error::Unavailable {
                 what: format!(
                     "whether transaction {transaction} was committed is not known, because PostgreSQL takes no changes \
@@ -87,8 +90,7 @@ impl LocalCatalogue {
     /// commits are searched once, however many transactions are given.
     pub fn find_commits(&self, of: &HashMap<Uuid, Csn>) -> Result<HashMap<Uuid, Csn>> {
         let Some(first) = of.values().min() else { return Ok(HashMap::new()) };
-        self.connections.current()?.wait_durable()?;
-        self.read(|sql| {
+        self.connections.current()?.read_durable(|sql| {
             let mut statement = sql.prepare_cached(
                 "SELECT csn, transaction_uuid FROM commits WHERE csn > ?1 ORDER BY csn",
             )?;

@@ -40,13 +40,13 @@ pub(super) fn log_end(state: &LogState) -> u64 {
     LOG_HEAD_BYTES + frame * u64::from(u32::from_ne_bytes([c, d, e, f]))
 }
 
-/// Whether exactly one change lies between two states.
-pub(super) fn is_next(before: &LogState, after: &LogState) -> bool {
+/// The number of changes between two states, the later one last. To begin the log anew is none.
+pub(super) fn changes_between(before: &LogState, after: &LogState) -> u32 {
     let changes = |state: &LogState| {
         let [a, b, c, d, ..] = state[1].to_ne_bytes();
         u32::from_ne_bytes([a, b, c, d])
     };
-    changes(after).wrapping_sub(changes(before)) == 1
+    changes(after).wrapping_sub(changes(before))
 }
 
 /// Both copies of the header, in the memory of a connection that reads the log. A connection that does not would open

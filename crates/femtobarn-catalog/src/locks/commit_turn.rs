@@ -45,12 +45,17 @@ impl CommitTurns {
 
     /// Waits for the turn, without a time-out.
     pub(crate) fn wait(&self) -> Result<CommitTurn<'_>> {
+        match self.try_now()? {
+            Some(turn) => Ok(turn),
+            None => self.wait_in_queue(),
+        }
+    }
+
+    /// The turn, if it is free and no committer waits for it.
+    pub(crate) fn try_now(&self) -> Result<Option<CommitTurn<'_>>> {
         let is_free = self.waiting().load(Ordering::SeqCst) == 0
             && self.file.try_lock(LockKind::Exclusive, Span::hold(TURN))?;
-        if is_free {
-            return Ok(CommitTurn { turns: self, has_waited: false });
-        }
-        self.wait_in_queue()
+        Ok(is_free.then(|| CommitTurn { turns: self, has_waited: false }))
     }
 
     fn waiting(&self) -> &AtomicU32 {

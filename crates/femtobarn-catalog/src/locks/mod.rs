@@ -69,7 +69,7 @@ pub(crate) use commit_turn::CommitTurns;
 pub use file::LockKind;
 pub(crate) use file_turn::{FileTurn, TurnKind};
 pub use leased::{LeasedLocks, LeasedPins, NewestRows};
-pub(crate) use log_progress::{LogNumbers, LogProgress};
+pub(crate) use log_progress::{LogNumbers, LogProgress, SharedLogNumbers};
 pub use monitor::HeldLock;
 pub use owner::{LockGuard, LockOwner, LockStep, LockWait};
 pub use pins::{PinGuard, SnapshotPins};

@@ -22,6 +22,7 @@ const ROLES: &[(&str, Role)] = &[
     ("commit when told", crate::postgres_faults::commit_when_told),
     ("move the catalogue to and fro", crate::moves::move_to_and_fro),
     ("hold the lock", crate::locks::hold_the_lock),
+    ("pin", crate::folders::pin_on_request),
     ("pin and fork", crate::retention::pin_and_fork),
     ("read", crate::folders::read_and_report),
     ("wait for the lock", crate::sharing::wait_for_the_lock),

@@ -9,6 +9,7 @@ use femtobarn_catalog::{Csn, ErrorKind, LocalCatalogue};
 
 use crate::child::{Player, command, command_in_own_mounts, say};
 use crate::federation::{Federation, copy_folder, new_container};
+use crate::syncs;
 
 #[test]
 fn a_new_federation_is_found_again() {
@@ -136,6 +137,34 @@ fn a_folder_of_another_user_can_be_read() {
     assert_eq!(reader.hear().unwrap(), "2 commits");
 }
 
+/// A log that a reader could not open for writing counted as durable.
+#[test]
+fn a_reader_that_may_not_write_refuses_what_a_loss_of_power_could_undo() {
+    let Federation { catalog, folder, keep: _keep, database } = Federation::new();
+    fs::set_permissions(_keep.path(), Permissions::from_mode(0o755)).unwrap();
+    for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
+        fs::set_permissions(folder.join(file), Permissions::from_mode(0o444)).unwrap();
+    }
+    // As if a process had committed, its sync had failed, and it had been killed.
+    let committed = syncs::numbers(&folder)[0] + 1;
+    syncs::set(&folder, 0, committed);
+    syncs::set(&folder, 2, 1);
+    let mut reader = command("pin", &folder);
+    if nix::unistd::geteuid().is_root() {
+        reader.uid(65534).gid(65534);
+    }
+    let mut reader = Player::run(reader);
+    let said = reader.hear().unwrap();
+    assert!(said.starts_with("Unavailable") && said.contains("could undo them"), "{said}");
+    new_container(&catalog, database, "events").unwrap();
+    reader.tell("again");
+    assert_eq!(reader.hear().unwrap(), "pinned 2");
+    // As if another process had committed, and not synced yet: the reader syncs.
+    syncs::set(&folder, 0, committed + 2);
+    reader.tell("again");
+    assert_eq!(reader.hear().unwrap(), "pinned 2");
+}
+
 #[test]
 fn a_full_disk_refuses_the_commit_and_keeps_the_rest() {
     let folder = tempfile::tempdir().unwrap();
@@ -163,6 +192,21 @@ pub(crate) fn read_and_report(folder: &Path) {
     say(format!("{:?}", error.kind()));
     if crate::child::listen() == "look again" {
         say(format!("{} commits", catalog.head().unwrap()));
+    }
+}
+
+/// Role: pins the newest snapshot, again and again on request.
+pub(crate) fn pin_on_request(folder: &Path) {
+    let catalog = LocalCatalogue::open(folder).unwrap();
+    assert!(catalog.is_read_only());
+    loop {
+        say(match catalog.pin_head() {
+            Ok((head, _pin)) => format!("pinned {head}"),
+            Err(error) => format!("{:?}: {error}", error.kind()),
+        });
+        if crate::child::listen() != "again" {
+            return;
+        }
     }
 }
 

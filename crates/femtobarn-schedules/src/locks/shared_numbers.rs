@@ -25,6 +25,10 @@ impl SimulatedNumbers {
         Ok(SimulatedNumbers(NumbersInMemory::open(path, size.max(256))))
     }
 
+    pub(super) fn open_to_read(path: &Path, size: usize) -> Option<Self> {
+        Self::open(path, size).ok()
+    }
+
     pub(super) fn u32_at(&self, offset: usize) -> &AtomicU32 {
         self.0.u32_at(offset)
     }

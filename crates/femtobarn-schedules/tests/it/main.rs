@@ -18,6 +18,11 @@ fn a_sync_is_shared_by_three_committers() {
 }
 
 #[test]
+fn what_is_read_while_another_process_appends_is_durable() {
+    locks::what_is_read_is_durable(2);
+}
+
+#[test]
 fn owners_of_a_lock_exclude_each_other() {
     logical::owners_exclude_each_other(3, 3);
 }
@@ -44,5 +49,6 @@ fn readers_of_a_prefetched_buffer_have_its_bytes_or_none() {
 fn all_of_this_holds_in_more_orders() {
     local::every_commit_has_one_result(4, 2);
     locks::changes_are_durable_when_they_are_acknowledged(2, 4);
+    locks::what_is_read_is_durable(3);
     logical::owners_exclude_each_other(4, 2);
 }
