@@ -79,12 +79,13 @@ impl LocalCatalogue {
     /// While other processes commit, at most one page: processes can sync their files at the same time, but they log
     /// one after the other.
     pub fn log_room(&self) -> usize {
-        if self.file_log.is_stuck() || self.connections.is_postgres() {
-            return 0;
+        match self.connections.current() {
+            // The commit reports why the catalogue cannot be used.
+            Err(_) => 0,
+            Ok(them) if self.file_log.is_stuck() || them.is_postgres() => 0,
+            Ok(them) if them.are_others_committing() => log_slots::PAGE_ROOM,
+            Ok(_) => LOGGED_COMMIT_BYTES_MAX,
         }
-        let connections = self.connections.current();
-        let is_alone = connections.is_ok_and(|them| !them.are_others_committing());
-        if is_alone { LOGGED_COMMIT_BYTES_MAX } else { log_slots::PAGE_ROOM }
     }
 
     /// Whether [`Commit::writes`] may have the first bytes of a new file.
@@ -122,7 +123,7 @@ impl FileLog {
     /// Adds the logged bytes of commits up to `newest`. If there are many, a thread writes back.
     pub(super) fn count(self: &Arc<Self>, bytes: u64, newest: Csn) {
         // PostgreSQL has no bytes that could be written back: the files had them before the commit.
-        if bytes == 0 || self.connections.is_postgres() {
+        if bytes == 0 || self.connections.was_postgres() {
             return;
         }
         let mut slot = self.known.lock();

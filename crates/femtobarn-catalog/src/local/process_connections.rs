@@ -70,6 +70,11 @@ impl ProcessConnections {
     pub(super) fn is_postgres(&self) -> bool {
         // If the new place cannot be opened, the answer is about the old one.
         drop(self.current());
+        self.was_postgres()
+    }
+
+    /// Whether the catalogue was in PostgreSQL when this process last used it. Asks the file system for nothing.
+    pub(super) fn was_postgres(&self) -> bool {
         self.current.lock().connections.is_postgres()
     }
 
@@ -168,7 +173,7 @@ impl ProcessConnections {
     /// Publishes a commit together with those of other threads that are waiting.
     pub(super) fn commit(&self, commit: Commit) -> Result<Csn> {
         let connections = self.current()?;
-        connections.queue().submit(commit, |group| self.publish(group))
+        connections.queue().submit(commit, |group| self.publish(&connections, group))
     }
 
     /// Publishes several commits in one durable write. Invalid ones are refused first.
@@ -176,7 +181,11 @@ impl ProcessConnections {
         let checked: Vec<Result<()>> = commits.iter().map(Commit::validate).collect();
         let valid = commits.into_iter().zip(&checked).filter(|(_, checked)| checked.is_ok());
         let valid: Vec<Commit> = valid.map(|(commit, _)| commit).collect();
-        let published = if valid.is_empty() { vec![] } else { self.publish(&valid) };
+        let published = match self.current() {
+            _ if valid.is_empty() => vec![],
+            Ok(connections) => self.publish(&connections, &valid),
+            Err(error) => vec![Err(error); valid.len()],
+        };
         let mut published = published.into_iter();
         let lost = || Err(Error::internal("a commit of a group has no result"));
         let result =
@@ -184,12 +193,11 @@ impl ProcessConnections {
         checked.into_iter().map(result).collect()
     }
 
-    fn publish(&self, group: &[Commit]) -> Vec<Result<Csn>> {
+    /// Publishes a group to connections that were current when its commits came, and to later ones if the catalogue has
+    /// moved since.
+    fn publish(&self, connections: &Arc<Connections>, group: &[Commit]) -> Vec<Result<Csn>> {
+        let mut connections = Arc::clone(connections);
         loop {
-            let connections = match self.current() {
-                Ok(connections) => connections,
-                Err(error) => return vec![Err(error); group.len()],
-            };
             let published = connections.publish(group);
             // The whole group is published, or waits.
             match published.first() {
@@ -202,6 +210,10 @@ impl ProcessConnections {
                 Some(Err(Error::Closed { .. })) if connections.has_moved() => {}
                 _ => return published,
             }
+            connections = match self.current() {
+                Ok(connections) => connections,
+                Err(error) => return vec![Err(error); group.len()],
+            };
         }
     }
 

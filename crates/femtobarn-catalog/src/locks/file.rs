@@ -31,6 +31,8 @@ pub(super) const STAIRS: u64 = SLOT_BYTES / 4;
 pub(super) struct LockFile {
     file: File,
     path: PathBuf,
+    /// The device and the number of the file.
+    inode: (u64, u64),
 }
 
 /// Whether a lock is shared or exclusive.
@@ -129,14 +131,16 @@ impl LockKind {
 
 impl LockFile {
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(|error| Error::io("cannot open the lock file", path, error))?;
-        Ok(LockFile { file, path: path.to_owned() })
+        let mut options = OpenOptions::new();
+        Self::of(options.read(true).write(true).create(true).truncate(false).open(path), path)
+    }
+
+    fn of(file: io::Result<File>, path: &Path) -> Result<Self> {
+        let found = file.and_then(|file| {
+            let inode = inode_of(&file.metadata()?);
+            Ok(LockFile { file, path: path.to_owned(), inode })
+        });
+        found.map_err(|error| Error::io("cannot open the lock file", path, error))
     }
 
     /// Opens the file, and makes its folder if it is missing.
@@ -150,17 +154,14 @@ impl LockFile {
 
     /// Opens the file read-only, which is enough to inspect locks and to take shared locks.
     pub(super) fn open_read_only(path: &Path) -> Result<Self> {
-        let file = File::open(path)
-            .map_err(|error| Error::io("cannot open the lock file", path, error))?;
-        Ok(LockFile { file, path: path.to_owned() })
+        Self::of(File::open(path), path)
     }
 
     /// Opens the file as [`LockFile::open_read_only`] does, if it exists. A vacuum may remove it at any time.
     pub(super) fn open_if_there(path: &Path) -> Result<Option<Self>> {
         match File::open(path) {
-            Ok(file) => Ok(Some(LockFile { file, path: path.to_owned() })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::io("cannot open the lock file", path, error)),
+            file => Self::of(file, path).map(Some),
         }
     }
 
@@ -183,13 +184,11 @@ impl LockFile {
 
     /// Whether the path still leads to this file: it was neither removed nor replaced.
     pub(super) fn is_in_place(&self) -> Result<bool> {
-        let found = match fs::metadata(&self.path) {
-            Ok(found) => found,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(self.unexamined(error)),
-        };
-        let ours = self.file.metadata().map_err(|error| self.unexamined(error))?;
-        Ok((found.dev(), found.ino()) == (ours.dev(), ours.ino()))
+        match fs::metadata(&self.path) {
+            Ok(found) => Ok(inode_of(&found) == self.inode),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::io("cannot examine the lock file", &self.path, error)),
+        }
     }
 
     /// Takes the lock if it is free; returns whether it did.
@@ -290,13 +289,13 @@ impl LockFile {
             .map_err(|error| Error::io("cannot write the lock file", &self.path, error))
     }
 
-    fn unexamined(&self, error: io::Error) -> Error {
-        Error::io("cannot examine the lock file", &self.path, error)
-    }
-
     fn refused(&self, errno: Errno) -> Error {
         Error::io("cannot lock", &self.path, errno)
     }
+}
+
+fn inode_of(found: &fs::Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
 }
 
 /// The names of the files in a folder of lock files; empty if the folder does not exist.
