@@ -44,9 +44,9 @@ impl EnvelopeKind {
 
 /// Frames a payload with kind, length and checksum.
 pub fn seal_envelope(kind: EnvelopeKind, payload: &[u8]) -> Vec<u8> {
-    let length = (PREAMBLE_SIZE + payload.len() + CHECKSUM_SIZE) as u64;
-    let mut writer = Writer::default();
-    writer.u64(length << 16 | u64::from(kind as u16)).raw(payload);
+    let length = PREAMBLE_SIZE + payload.len() + CHECKSUM_SIZE;
+    let mut writer = Writer { bytes: Vec::with_capacity(length) };
+    writer.u64((length as u64) << 16 | u64::from(kind as u16)).raw(payload);
     let checksum = XxHash3_64::oneshot(&writer.bytes);
     writer.u64(checksum);
     writer.bytes
