@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Savepoint", "Transaction"]
 
-CLUSTER_SIZE = "2 MiB"
-"""Size of a cluster of a series, the unit that a look-up reads."""
+CLUSTER_SIZE = 2 << 20
+"""Bytes of a cluster of a series, the unit that a look-up reads."""
 
 
 class Transaction(Forking):
