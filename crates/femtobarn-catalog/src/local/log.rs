@@ -29,6 +29,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nix::sys::statvfs::{FsFlags, fstatvfs};
+
 use super::wal_index::{log_end, log_state};
 use crate::error::{Error, Result};
 use crate::locks::{CommitTurns, LogNumbers, LogProgress, SharedLogNumbers};
@@ -49,7 +51,7 @@ pub(super) struct SharedLog {
     path: PathBuf,
     progress: LogProgress,
     /// Opened when a committer seems to have been killed.
-    turns: OnceCell<CommitTurns>,
+    turns: OnceCell<Box<CommitTurns>>,
     /// The length of the file when it was last read.
     known_size: Cell<u64>,
 }
@@ -118,7 +120,7 @@ impl SharedLog {
             return Ok(turns);
         }
         let turns = CommitTurns::open(&self.path.with_file_name(LOCKS_FOLDER))?;
-        Ok(self.turns.get_or_init(|| turns))
+        Ok(self.turns.get_or_init(|| Box::new(turns)))
     }
 
     /// Rewrites the log from its readable part. The caller has the turn to commit; `sql` locks out programs that do not
@@ -170,16 +172,16 @@ pub(super) fn sync_alone(catalogue: &Path) -> Result<()> {
     };
     let numbers = SharedLogNumbers::open_to_read(&catalogue.with_file_name(LOCKS_FOLDER));
     let numbers = numbers.map(|numbers| numbers.read());
-    if numbers.is_some_and(|numbers| numbers.durable >= numbers.readable) {
+    // A medium that cannot be written has all that can be read of it, also if its numbers say that the log is torn.
+    let is_kept = fstatvfs(&file).is_ok_and(|medium| medium.flags().contains(FsFlags::ST_RDONLY));
+    if is_kept || numbers.is_some_and(|numbers| numbers.durable >= numbers.readable) {
         return Ok(());
     }
-    sync(&file, numbers.is_some_and(|numbers| numbers.is_torn)).or_else(|error| {
-        match error.kind() {
-            // A medium that cannot be written has all that can be read of it.
-            ErrorKind::ReadOnlyFilesystem | ErrorKind::InvalidInput => Ok(()),
-            _ => Err(failed(&path, error)),
-        }
-    })
+    match sync(&file, numbers.is_some_and(|numbers| numbers.is_torn)) {
+        // File systems without syncs.
+        Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
+        synced => synced.map_err(|error| failed(&path, error)),
+    }
 }
 
 fn sync(log: &File, is_torn: bool) -> std::io::Result<()> {

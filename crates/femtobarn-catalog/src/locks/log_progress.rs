@@ -26,8 +26,8 @@
 //!    killed.
 //! 3. While no process has the turn, `appending` exceeds `written` and `durable` only if a committer was killed.
 //! 4. A number that differs from its complement is being written, so readers look again for a moment. If its writer was
-//!    killed, a committer reads 0, which claims nothing, and a reader syncs. After a lost `written`, numbers are
-//!    skipped: committers may still wait for the earlier ones.
+//!    killed, a committer reads 0, which claims nothing, and a reader syncs; `torn` reads as 1. After a lost `written`,
+//!    numbers are skipped: committers may still wait for the earlier ones.
 //! 5. A wake-up is only a hint, since the holder of the lock may be killed: a waiter asks again after [`PAUSE`].
 
 use std::path::Path;

@@ -115,6 +115,19 @@ fn a_read_only_medium_with_an_unfinished_log_is_refused_with_the_remedy() {
     assert!(said.starts_with("Unsupported") && said.contains("copy the folder"), "{said}");
 }
 
+/// No process can mend the log there, so it would be refused for ever.
+#[test]
+fn a_read_only_medium_with_a_torn_log_can_be_read() {
+    let fed = Federation::new();
+    let copy = fed.folder.with_extension("copy");
+    copy_folder(&fed.folder, &copy);
+    syncs::set(&copy, 0, syncs::numbers(&copy)[0] + 1);
+    syncs::set(&copy, 2, 1);
+    let mount = "mount --bind -o ro \"$FEMTOBARN_TEST_FOLDER\" \"$FEMTOBARN_TEST_FOLDER\"";
+    let Some(command) = command_in_own_mounts("pin", &copy, mount) else { return };
+    assert_eq!(Player::run(command).hear().unwrap(), "pinned 1");
+}
+
 /// A reader that may not write sees the commits of other processes at once.
 #[test]
 fn a_folder_of_another_user_can_be_read() {
