@@ -172,9 +172,11 @@ pub(super) fn sync_alone(catalogue: &Path) -> Result<()> {
     };
     let numbers = SharedLogNumbers::open_to_read(&catalogue.with_file_name(LOCKS_FOLDER));
     let numbers = numbers.map(|numbers| numbers.read());
+    if numbers.is_some_and(|numbers| numbers.durable >= numbers.readable) {
+        return Ok(());
+    }
     // A medium that cannot be written has all that can be read of it, also if its numbers say that the log is torn.
-    let is_kept = fstatvfs(&file).is_ok_and(|medium| medium.flags().contains(FsFlags::ST_RDONLY));
-    if is_kept || numbers.is_some_and(|numbers| numbers.durable >= numbers.readable) {
+    if fstatvfs(&file).is_ok_and(|medium| medium.flags().contains(FsFlags::ST_RDONLY)) {
         return Ok(());
     }
     match sync(&file, numbers.is_some_and(|numbers| numbers.is_torn)) {
