@@ -9,7 +9,9 @@
 //! | [`hosts`] | the hosts, with their clocks (`clock`) and disks (`host_disk`) |
 //! | [`world`] | processes, threads and the simulated time |
 //! | [`plan`] | the faults of a seed |
+//! | `isolation` | what a history must not depend on |
 //! | `site` | a server's machine, and its operator |
+//! | `ended` | the output and the disks that a history leaves, and their checks |
 //! | `outcome` | the checks of the federation and of its copy after a history |
 //! | [`story`] | the history of a seed: clients, faults, and the checks afterwards |
 //!
@@ -23,8 +25,10 @@
 //! 3. A history depends only on the seed and on the program, not on this machine's clock or its other processes.
 
 mod clock;
+mod ended;
 mod host_disk;
 pub mod hosts;
+mod isolation;
 pub mod message;
 mod network;
 mod outcome;
@@ -32,6 +36,8 @@ pub mod plan;
 mod site;
 pub mod story;
 pub mod world;
+
+pub use isolation::are_addresses_kept;
 
 use std::net::Ipv4Addr;
 

@@ -13,6 +13,8 @@ pub(super) const LEADER: usize = 0;
 pub(super) const FOLLOWER: usize = 1;
 /// The number of clients in a history.
 pub(super) const CLIENTS: u64 = 3;
+/// The number of the client that reads at a copy.
+pub(super) const READER: u64 = CLIENTS - 1;
 /// The largest number of faults in a history.
 const FAULTS_MAX: u64 = 8;
 /// Faults begin within this time. Without faults, clients need about as long for all their transactions.

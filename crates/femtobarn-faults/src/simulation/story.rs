@@ -2,22 +2,24 @@
 //! Perhaps a second server follows the first one, a client reads there, and the copy is promoted.
 //!
 //! The checks: each client that was not killed ends, in a bounded time of the simulation; a copy has all commits, or its former
-//! leader knows its successor, as soon; and the federation and its copy are as `outcome` demands.
+//! leader knows its successor, as soon; and what is left is as `ended` demands.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 
+use super::ended::{EndedStory, errors_of};
+use super::isolation::with_own_descriptors;
 use super::message::NEVER;
-use super::outcome::{CopyFate, FinalCounts, check_alone, check_copied};
+use super::outcome::FinalCounts;
 use super::plan::{
     AIMED_WITHIN, CLIENTS, Cast, ClientActivity, FOLLOWER, LEADER, MILLISECOND, PlannedEvent,
-    PlannedFault, SITES, host_of, plan,
+    PlannedFault, READER, SITES, host_of, plan,
 };
 use super::site::{SimulatedSite, SiteTask, start_process};
+use super::url_of;
 use super::world::World;
-use super::{GIVEN_UP, url_of};
 use crate::history::ObservedTransaction;
 use crate::random::SplitMix;
 
@@ -27,8 +29,6 @@ const TRANSACTIONS: u64 = 6;
 const TRANSACTIONS_OF_TWO: u64 = 8;
 /// Readings of the client that reads at a copy.
 const READINGS: u64 = 12;
-/// The number of this client.
-const READER: u64 = CLIENTS - 1;
 
 const SECOND: u64 = 1000 * MILLISECOND;
 /// The time in which all clients are answered or refused once no fault lasts, and in which a copy has all commits.
@@ -94,7 +94,7 @@ impl Story {
     }
 
     fn errors(&self, name: &str) -> String {
-        fs::read_to_string(self.place.join(format!("{name}.err"))).unwrap_or_default()
+        errors_of(&self.place, name)
     }
 
     fn apply(&mut self, event: PlannedEvent) -> Result<(), String> {
@@ -264,29 +264,6 @@ impl Story {
         aim.is_none_or(|aim| aim == self.activity())
     }
 
-    /// The transactions that a client printed: of each transaction, the last line.
-    fn told(
-        &self,
-        client: u64,
-        trace: &mut impl Hasher,
-    ) -> Result<Vec<ObservedTransaction>, String> {
-        let name = format!("client{client}");
-        let text = fs::read_to_string(self.place.join(format!("{name}.out")))
-            .map_err(|error| format!("{name}: {error}"))?;
-        trace.write(text.as_bytes());
-        let (mut history, mut named) = (vec![], BTreeMap::new());
-        for line in text.lines() {
-            let transaction = ObservedTransaction::from_line(line)
-                .ok_or_else(|| format!("{name} told no transaction: {line}"))?;
-            match transaction.message() {
-                Some(message) => drop(named.insert(message, transaction)),
-                None => history.push(transaction),
-            }
-        }
-        history.extend(named.into_values());
-        Ok(history)
-    }
-
     /// Checks that no thread panicked: a panic can end a thread without its process.
     fn check_threads(&self) -> Result<(), String> {
         let clients = (0..CLIENTS).map(|client| format!("client{client}"));
@@ -323,30 +300,48 @@ pub fn tell(
     place: &Path,
     log: Option<&Path>,
 ) -> Result<StorySummary, String> {
-    let mut random = SplitMix(seed);
-    let mut world = World::new(random.draw(), program);
-    if let Some(log) = log {
-        world.log_calls(log).map_err(|error| format!("{}: {error}", log.display()))?;
-    }
-    let sites = (0..cast.sites()).map(|at| SimulatedSite::new(at, place, &mut world));
-    let sites = sites.collect::<Result<_, _>>()?;
-    let mut story = Story {
-        cast,
-        world,
-        place: place.to_owned(),
-        sites,
-        clients: vec![],
-        killed: vec![],
-        events: vec![],
-        ends_of_faults: VecDeque::new(),
-        strikes: BTreeMap::new(),
-    };
-    let told = story.tell(&mut random);
-    told.map_err(|error| format!("{error}\nfaults, and their times: {:?}", story.events))
+    let (ended, summary) = with_own_descriptors(|| {
+        let mut random = SplitMix(seed);
+        let mut story = Story::new(cast, World::new(random.draw(), program), place, log)?;
+        let summary = story.play(&mut random);
+        let summary = summary.map_err(|error| with_faults(error, &story.events))?;
+        let Story { place, sites, events, .. } = story;
+        Ok::<_, String>((EndedStory { place, sites, events }, summary))
+    })
+    .map_err(|error| format!("no descriptors: {error}"))??;
+    let mut trace = DefaultHasher::new();
+    trace.write_u64(summary.trace);
+    let counts = ended.check(&mut trace).map_err(|error| with_faults(error, &ended.events))?;
+    let FinalCounts { commits, left_behind, readings } = counts;
+    Ok(StorySummary { trace: trace.finish(), commits, left_behind, readings, ..summary })
+}
+
+fn with_faults(error: String, events: &[(u64, PlannedEvent)]) -> String {
+    format!("{error}\nfaults, and their times: {events:?}")
 }
 
 impl Story {
-    fn tell(&mut self, random: &mut SplitMix) -> Result<StorySummary, String> {
+    fn new(cast: Cast, mut world: World, place: &Path, log: Option<&Path>) -> Result<Self, String> {
+        if let Some(log) = log {
+            world.log_calls(log).map_err(|error| format!("{}: {error}", log.display()))?;
+        }
+        let sites = (0..cast.sites()).map(|at| SimulatedSite::new(at, place, &mut world));
+        let sites = sites.collect::<Result<_, _>>()?;
+        Ok(Story {
+            cast,
+            world,
+            place: place.to_owned(),
+            sites,
+            clients: vec![],
+            killed: vec![],
+            events: vec![],
+            ends_of_faults: VecDeque::new(),
+            strikes: BTreeMap::new(),
+        })
+    }
+
+    /// Lets the history happen. The checks of its federations, which are still to be done, complete the summary.
+    fn play(&mut self, random: &mut SplitMix) -> Result<StorySummary, String> {
         let vacuums = self.cast == Cast::Followed && random.one_in(2);
         self.sites.iter_mut().for_each(|site| site.vacuums = vacuums);
         self.begin()?;
@@ -362,21 +357,16 @@ impl Story {
         }
         self.check_clients()?;
         self.check_threads()?;
-        let mut trace = DefaultHasher::new();
-        trace.write_u64(self.world.trace());
-        let FinalCounts { commits, left_behind, readings } = self.check_federation(&mut trace)?;
         let is_promoted = |site: &&SimulatedSite| site.task == SiteTask::Lead;
         Ok(StorySummary {
-            trace: trace.finish(),
-            commits,
-            left_behind,
+            trace: self.world.trace(),
             promotions: self.sites.iter().filter(is_promoted).count() as u64,
-            readings,
             vacuums: self.sites.iter().map(SimulatedSite::vacuums_made).sum(),
             faults,
             steps: self.world.steps(),
             milliseconds: self.world.now() / MILLISECOND,
             strikes: std::mem::take(&mut self.strikes),
+            ..StorySummary::default()
         })
     }
 
@@ -396,45 +386,5 @@ impl Story {
             }
         }
         (0..CLIENTS).try_for_each(|client| self.start_client(client))
-    }
-
-    /// Checks that the reader lost at most one snapshot each time that the copy's server was away from it: the server was
-    /// restarted, a path between the two was blocked, or connections were dropped.
-    fn check_given_up(&self, copy: &SimulatedSite) -> Result<(), String> {
-        let pair = [host_of(READER), copy.host];
-        let is_break = |(_, event): &&(u64, PlannedEvent)| match event {
-            PlannedEvent::Way(from, to, true) => pair.contains(from) && pair.contains(to),
-            PlannedEvent::DropConnections(host) => pair.contains(host),
-            _ => false,
-        };
-        let breaks = copy.starts - 1 + self.events.iter().filter(is_break).count() as u64;
-        let errors = self.errors(&format!("client{READER}"));
-        let given_up = errors.lines().filter(|line| line.starts_with(GIVEN_UP)).count() as u64;
-        if given_up <= breaks {
-            Ok(())
-        } else {
-            Err(format!(
-                "{given_up} snapshots were given up, and the server was away {breaks} times"
-            ))
-        }
-    }
-
-    fn check_federation(&self, trace: &mut impl Hasher) -> Result<FinalCounts, String> {
-        let mut told =
-            (0..CLIENTS).map(|client| self.told(client, trace)).collect::<Result<Vec<_>, _>>()?;
-        let [leader, copy] = match &self.sites[..] {
-            [leader, copy] => [leader, copy],
-            sites => return check_alone(&sites[LEADER].federation(), told.concat()),
-        };
-        let readings = told.pop().unwrap_or_default();
-        trace.write(copy.output().as_bytes());
-        let fate = CopyFate {
-            is_promoted: copy.task == SiteTask::Lead,
-            is_forced: copy.was_forced,
-            promotion: copy.promotion(),
-        };
-        self.check_given_up(copy)?;
-        let folders = [leader, copy].map(SimulatedSite::federation);
-        check_copied(&folders, &fate, told.concat(), &readings)
     }
 }

@@ -14,6 +14,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use nix::libc;
 
 use super::hosts::SimulatedHosts;
+use super::isolation::use_the_same_addresses;
 use super::message::{
     CLOCK_READ_NS, CallAnswer, NEVER, ThreadCall, ThreadCallKind, receive_call, send_answer,
 };
@@ -23,13 +24,6 @@ use crate::random::SplitMix;
 
 /// The longest time between two calls, in nanoseconds.
 const STEP_NS_MAX: u64 = 20_000;
-
-/// Whether simulated processes have their memory at the same addresses in every run. If the kernel refuses that, as in
-/// some containers, two histories of the same seed may differ.
-pub fn are_addresses_kept() -> bool {
-    // This changes only the new thread, and processes that it starts.
-    std::thread::spawn(use_the_same_addresses).join().is_ok_and(|is_kept| is_kept)
-}
 
 /// A simulation.
 pub struct World {
@@ -148,7 +142,7 @@ impl World {
             use_the_same_addresses();
             Ok(())
         };
-        // SAFETY: a system call is all that it does in the new process.
+        // SAFETY: system calls are all that it does in the new process.
         unsafe { command.pre_exec(lie) };
         let child = command
             .arg("simulate")
@@ -161,6 +155,8 @@ impl World {
             .spawn()?;
         let process = self.processes.len();
         self.processes.push(SimulatedProcess { child, host, status: None });
+        // Until the program runs, the child may still hold copies of the sockets of this process.
+        receive_call(here.as_fd())?;
         self.add_thread(process, here);
         Ok(process)
     }
@@ -431,15 +427,4 @@ impl Drop for World {
             }
         }
     }
-}
-
-/// With this flag, a program and its memory have the same addresses in every run.
-const RANDOM_NOWHERE: libc::c_ulong = libc::ADDR_NO_RANDOMIZE as libc::c_ulong;
-
-/// Gives the program that this thread starts the same addresses in every run, because the behaviour of some programs
-/// depends on the addresses that they wait at. Returns whether the kernel allows it.
-fn use_the_same_addresses() -> bool {
-    const ASKED: libc::c_ulong = 0xffff_ffff;
-    // SAFETY: no memory is touched.
-    unsafe { libc::personality(libc::personality(ASKED) as libc::c_ulong | RANDOM_NOWHERE) >= 0 }
 }

@@ -3,12 +3,16 @@
 //! Each call of a thread goes into the file that `FEMTOBARN_SIMULATION_LOG` names, with the seed at the end of its name.
 
 use std::collections::BTreeSet;
+use std::panic::catch_unwind;
 use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use femtobarn_faults::crash::in_memory;
+use femtobarn_faults::simulation::are_addresses_kept;
 use femtobarn_faults::simulation::plan::{Cast, ClientActivity};
 use femtobarn_faults::simulation::story::{StorySummary, tell};
-use femtobarn_faults::simulation::world::are_addresses_kept;
 
 /// Has the seeds to try, in place of those of each test.
 const SEEDS: &str = "FEMTOBARN_SIMULATE";
@@ -137,4 +141,26 @@ fn the_same_seed_makes_the_same_history() {
     let [once, again] = [FAULTY, FAULTY].map(|seed| told(seed, Cast::Alone));
     assert_eq!(once, again);
     assert!(once.faults > 3, "{once:?}");
+}
+
+/// A program has copies of the descriptors of the thread that starts it until it runs. Copies of a simulated connection
+/// delayed its end.
+#[test]
+fn programs_that_other_threads_start_do_not_change_a_history() {
+    let is_over = AtomicBool::new(false);
+    let start_programs = || {
+        while !is_over.load(Ordering::Relaxed) {
+            let ended = Command::new("/bin/true").status().unwrap();
+            assert!(ended.success(), "{ended:?}");
+        }
+    };
+    let beside = thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(start_programs);
+        }
+        let beside = catch_unwind(|| told(FAULTY, Cast::Alone));
+        is_over.store(true, Ordering::Relaxed);
+        beside
+    });
+    assert_eq!(beside.unwrap(), told(FAULTY, Cast::Alone));
 }

@@ -31,10 +31,11 @@ static TIMES: Mutex<HostTimes> = Mutex::new(HostTimes { simulation: 0, monotonic
 /// The number of times that clocks were read since the last answer.
 static CLOCK_READS: AtomicU64 = AtomicU64::new(0);
 
-/// Enters the simulation. Random numbers follow from `seed`.
+/// Enters the simulation, which waits for this process's first call. Random numbers follow from `seed`.
 pub(crate) fn start(seed: u64) {
     super::threads::begin(seed);
-    enter(MAIN_SOCKET);
+    SOCKET.set(MAIN_SOCKET);
+    ask(ThreadCallKind::Yield, [0; 3], &[]);
 }
 
 /// Makes this thread a simulated thread, and waits for its turn.
