@@ -5,7 +5,8 @@
 //!
 //! 1. A wait that was in two surveys existed all the time between them. A cycle of such waits is a deadlock, however
 //!    far apart the servers were asked.
-//! 2. Of a cycle, the wait of the largest owner ends. All servers see the same cycle, so they end only one wait.
+//! 2. Of a cycle that no shorter one touches, the wait of the largest owner ends. All servers see the same cycles, so
+//!    they end only one wait of each.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -13,14 +14,14 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use femtobarn_catalog::{Csn, Error, LockTarget, Result, ServerRow};
+use femtobarn_catalog::{Csn, Error, Result, ServerRow};
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
 use femtobarn_rpc::convert::{ClientOwner, SessionSurvey, SessionWait};
 use tokio::runtime::Handle;
 
 use super::service::FederationService;
 use super::session::Ticket;
-use crate::logical::locks::{OwnerId, QueuedRequest, find_cycle};
+use crate::logical::locks::{OwnerId, QueuedRequest, WaitingRequest, deadlocks};
 
 /// Between two surveys.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -90,9 +91,8 @@ impl FederationService {
         let sessions: HashMap<u64, _> = sessions.iter().map(|it| (it.number(), it)).collect();
         let client_owner =
             |owner: OwnerId| Some(sessions.get(&owner.session)?.client_owner(owner.number));
-        let wait = |(target, queued): (LockTarget, QueuedRequest<Ticket>)| {
-            let QueuedRequest { owner, ticket, .. } = queued;
-            let blockers = self.table.blockers(owner, &target);
+        let wait = |WaitingRequest { target, request, blockers }| {
+            let QueuedRequest { owner, ticket, .. }: QueuedRequest<Ticket> = request;
             let wait = SessionWait {
                 owner: ticket.session.client_owner(owner.number),
                 number: ticket.request.number,
@@ -155,28 +155,19 @@ impl FederationService {
     /// Ends the waits of this server that break the cycles in `waits`.
     fn end_deadlocks<'a>(self: &Arc<Self>, own: &str, waits: impl Iterator<Item = &'a PlacedWait>) {
         let waits: Vec<_> = waits.collect();
-        let mut targets: HashMap<ClientOwner, Vec<(usize, LockTarget)>> = HashMap::new();
-        for (place, PlacedWait { wait, .. }) in waits.iter().enumerate() {
-            targets.entry(wait.owner).or_default().push((place, wait.target));
-        }
-        let blockers = |_, (place, _): &(usize, LockTarget)| waits[*place].wait.blockers.clone();
-        for (place, PlacedWait { server, wait }) in waits.iter().enumerate() {
-            if server != own {
-                continue;
+        let blockers: Vec<_> =
+            waits.iter().map(|it| (it.wait.owner, it.wait.blockers.as_slice())).collect();
+        for cycle in deadlocks(&blockers) {
+            let PlacedWait { server, wait } = waits[cycle[0]];
+            if server == own {
+                let cycle = cycle.iter().map(|place| {
+                    let PlacedWait { server, wait } = waits[*place];
+                    let (client, number) = (wait.by.name(), wait.owner.number);
+                    let text = self.describe_wait_of(&client, number, &wait.target);
+                    format!("{text} at {server}")
+                });
+                self.end_in_deadlock(wait, cycle.collect());
             }
-            let Some(cycle) = find_cycle(wait.owner, (place, wait.target), &targets, blockers)
-            else {
-                continue;
-            };
-            if cycle.iter().any(|edge| edge.waiter > wait.owner) {
-                continue;
-            }
-            let cycle = cycle.iter().map(|edge| {
-                let PlacedWait { server, wait } = waits[edge.target.0];
-                let (client, number) = (wait.by.name(), wait.owner.number);
-                format!("{} at {server}", self.describe_wait_of(&client, number, &wait.target))
-            });
-            self.end_in_deadlock(wait, cycle.collect());
         }
     }
 

@@ -19,7 +19,7 @@ use super::session::{CatalogueSession, Ticket};
 use super::site::Site;
 use super::uncommitted::UncommittedFiles;
 use crate::logical::latency::Latencies;
-use crate::logical::locks::{OwnerId, ServerKernelLocks, SessionLockTable};
+use crate::logical::locks::{OwnerId, ServerKernelLocks, SessionLockTable, WaitingRequest};
 
 /// Sessions of one federation at most.
 pub(super) const SESSIONS_MAX: usize = 100_000;
@@ -203,7 +203,7 @@ impl FederationService {
     /// [`Error::Io`](femtobarn_catalog::Error::Io) if the lock files cannot be read.
     pub fn waiting(&self) -> Result<Vec<Waiter>> {
         let mut all = self.catalog.locks().waiting()?;
-        for (target, queued) in self.table.waiting() {
+        for WaitingRequest { target, request: queued, .. } in self.table.waiting() {
             let holder = self.table.holder(&target).and_then(|owner| self.holder(owner));
             let ticket = queued.ticket;
             let by = Holder { since_ms: ticket.since_ms, ..ticket.session.client() };

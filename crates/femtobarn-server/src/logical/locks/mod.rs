@@ -21,6 +21,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use deadlock::{OwnerId, WaitEdge, find_cycle};
+pub use deadlock::{OwnerId, WaitEdge, deadlocks};
 pub use kernel::ServerKernelLocks;
-pub use table::{LockAnswer, QueuedRequest, SessionLockTable, TableEntry};
+pub use table::{LockAnswer, QueuedRequest, SessionLockTable, TableEntry, WaitingRequest};

@@ -6,8 +6,9 @@
 //! 3. A lock without contention touches only one shard.
 //! 4. A wait that would close a cycle does not begin. Waits begin one after the other, so the last wait of a cycle
 //!    finds it.
+//! 5. The first request of a queue cannot share with a holder, else it would be granted.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use femtobarn_catalog::{LockKind, LockTarget};
 use parking_lot::Mutex;
@@ -52,12 +53,30 @@ pub struct QueuedRequest<T> {
     pub ticket: T,
 }
 
+/// A queued request, what it is for, and the owners that it waits for.
+#[derive(Debug)]
+pub struct WaitingRequest<T> {
+    /// The target.
+    pub target: LockTarget,
+    /// The request.
+    pub request: QueuedRequest<T>,
+    /// The holders that it cannot share with, and the owner of the request in front of it.
+    pub blockers: Vec<OwnerId>,
+}
+
 /// The locks of one federation. `T` is a caller's ticket, which is returned when the wait is over.
 #[derive(Debug)]
 pub struct SessionLockTable<T> {
     shards: Shards<LockTarget, Entry<T>>,
+    waits: Mutex<Waits>,
+}
+
+#[derive(Debug, Default)]
+struct Waits {
     /// The targets that each waiting owner waits for.
-    waits: Mutex<HashMap<OwnerId, Vec<LockTarget>>>,
+    targets: HashMap<OwnerId, Vec<LockTarget>>,
+    /// The owners that wait for more than one target.
+    several: HashSet<OwnerId>,
 }
 
 #[derive(Debug)]
@@ -112,17 +131,23 @@ impl<T> SessionLockTable<T> {
             }
             entry.queue.push_back(waiting);
         }
-        waits.entry(owner).or_default().push(target);
-        let blockers = |owner, target: &LockTarget| self.blockers(owner, target);
-        let Some(cycle) = deadlock::find_cycle(owner, target, &waits, blockers) else {
+        waits.add(owner, target);
+        let mut search = CycleSearch {
+            shards: &self.shards,
+            waits: &waits,
+            places: HashMap::new(),
+            reached: HashMap::new(),
+        };
+        let blockers = |owner, target: &LockTarget| search.blockers(owner, target);
+        let Some(cycle) = deadlock::find_cycle(owner, target, &waits.targets, blockers) else {
             return LockAnswer::Waits;
         };
-        // The request is the last of the queue, so removing it grants no other.
+        // The request is still the last of the queue, so removing it grants no other.
         let mut shard = self.shards.of(&target);
         if let Some(entry) = shard.get_mut(&target) {
-            entry.queue.retain(|waiting| waiting.owner != owner);
+            entry.queue.pop_back();
         }
-        forget(&mut waits, owner, &target);
+        waits.remove(owner, &target);
         LockAnswer::Deadlock(cycle)
     }
 
@@ -154,8 +179,8 @@ impl<T> SessionLockTable<T> {
         target: LockTarget,
     ) -> (Option<QueuedRequest<T>>, Vec<QueuedRequest<T>>) {
         self.change_queue(target, |entry| {
-            let position = entry.queue.iter().position(|waiting| waiting.owner == owner)?;
-            entry.queue.remove(position)
+            let place = entry.place_of(owner)?;
+            entry.queue.remove(place)
         })
     }
 
@@ -175,7 +200,7 @@ impl<T> SessionLockTable<T> {
             shard.remove(&target);
         }
         for over in gone.iter().chain(&granted) {
-            forget(&mut waits, over.owner, &target);
+            waits.remove(over.owner, &target);
         }
         (gone, granted)
     }
@@ -203,32 +228,21 @@ impl<T> SessionLockTable<T> {
         held
     }
 
-    /// All queued requests with their targets.
-    pub fn waiting(&self) -> Vec<(LockTarget, QueuedRequest<T>)>
+    /// All queued requests.
+    pub fn waiting(&self) -> Vec<WaitingRequest<T>>
     where
         T: Clone,
     {
         let mut waiting = Vec::new();
         for shard in self.shards.each() {
             for (target, entry) in shard.iter() {
-                waiting.extend(entry.queue.iter().map(|one| (*target, one.clone())));
+                waiting.extend(entry.queue.iter().enumerate().map(|(place, request)| {
+                    let (request, blockers) = (request.clone(), entry.blockers_at(place));
+                    WaitingRequest { target: *target, request, blockers }
+                }));
             }
         }
         waiting
-    }
-
-    /// The owners that a queued request waits for: the holders of the target that it cannot share with, and the owner
-    /// of the request in front of it, which is granted first.
-    pub fn blockers(&self, owner: OwnerId, target: &LockTarget) -> Vec<OwnerId> {
-        let shard = self.shards.of(target);
-        let Some(entry) = shard.get(target) else { return Vec::new() };
-        let Some(position) = entry.queue.iter().position(|waiting| waiting.owner == owner) else {
-            return Vec::new();
-        };
-        let kind = entry.queue[position].kind;
-        let holders = entry.holders.iter().filter(|(_, held)| !can_share(*held, kind));
-        let in_front = position.checked_sub(1).map(|before| entry.queue[before].owner);
-        holders.map(|(holder, _)| *holder).chain(in_front).collect()
     }
 }
 
@@ -240,6 +254,23 @@ impl<T> Entry<T> {
     fn has(&self, owner: OwnerId) -> bool {
         self.holders.iter().any(|(holder, _)| *holder == owner)
             || self.queue.iter().any(|waiting| waiting.owner == owner)
+    }
+
+    /// The place of an owner's request in the queue. The search begins at the end, where new requests are.
+    fn place_of(&self, owner: OwnerId) -> Option<usize> {
+        self.queue.iter().rposition(|waiting| waiting.owner == owner)
+    }
+
+    /// The owners that a queued request waits for: the holders that it cannot share with, and the owner of the request
+    /// in front of it, which is granted first.
+    fn blockers_at(&self, place: usize) -> Vec<OwnerId> {
+        let in_front = place.checked_sub(1).map(|before| self.queue[before].owner);
+        self.holders_against(self.queue[place].kind).chain(in_front).collect()
+    }
+
+    fn holders_against(&self, kind: LockKind) -> impl Iterator<Item = OwnerId> {
+        let holders = self.holders.iter().filter(move |(_, held)| !can_share(*held, kind));
+        holders.map(|(holder, _)| *holder)
     }
 
     fn free(&mut self, owner: OwnerId) {
@@ -266,11 +297,60 @@ fn can_share(one: LockKind, other: LockKind) -> bool {
     (one, other) == (LockKind::Shared, LockKind::Shared)
 }
 
-fn forget(waits: &mut HashMap<OwnerId, Vec<LockTarget>>, owner: OwnerId, target: &LockTarget) {
-    if let Some(targets) = waits.get_mut(&owner) {
-        targets.retain(|one| one != target);
-        if targets.is_empty() {
-            waits.remove(&owner);
+impl Waits {
+    fn add(&mut self, owner: OwnerId, target: LockTarget) {
+        let targets = self.targets.entry(owner).or_default();
+        targets.push(target);
+        if targets.len() == 2 {
+            self.several.insert(owner);
         }
+    }
+
+    fn remove(&mut self, owner: OwnerId, target: &LockTarget) {
+        let Some(targets) = self.targets.get_mut(&owner) else { return };
+        targets.retain(|one| one != target);
+        if targets.len() == 1 {
+            self.several.remove(&owner);
+        }
+        if targets.is_empty() {
+            self.targets.remove(&owner);
+        }
+    }
+}
+
+/// A search for a cycle through queues in which most requests cannot be a part of one: an owner that waits for nothing
+/// else leads only to those in front of it, and to the holders. So a wait costs as much in a long queue as in a short
+/// one, unless owners wait for several targets at once.
+struct CycleSearch<'a, T> {
+    shards: &'a Shards<LockTarget, Entry<T>>,
+    waits: &'a Waits,
+    /// The places in queues of the requests that were returned.
+    places: HashMap<(OwnerId, LockTarget), usize>,
+    /// The places before which a queue has nothing more to return.
+    reached: HashMap<LockTarget, usize>,
+}
+
+impl<T> CycleSearch<'_, T> {
+    /// The owners that a queued request waits for, and that may be a part of a cycle.
+    fn blockers(&mut self, owner: OwnerId, target: &LockTarget) -> Vec<OwnerId> {
+        let shard = self.shards.of(target);
+        let Some(entry) = shard.get(target) else { return Vec::new() };
+        let known = self.places.get(&(owner, *target)).copied();
+        let Some(place) = known.or_else(|| entry.place_of(owner)) else { return Vec::new() };
+        let mut blockers: Vec<OwnerId> = entry.holders_against(entry.queue[place].kind).collect();
+        let from = self.reached.get(target).copied().unwrap_or(0);
+        let in_front = entry.queue.iter().enumerate().take(place).skip(from);
+        // If the holders block only the first of the queue, the others wait for them because of it.
+        let is_indirect = blockers.is_empty();
+        for (place, QueuedRequest { owner, .. }) in in_front {
+            if is_indirect && place == 0 || self.waits.several.contains(owner) {
+                blockers.push(*owner);
+                self.places.insert((*owner, *target), place);
+            } else if self.waits.several.is_empty() {
+                break;
+            }
+        }
+        self.reached.insert(*target, place.max(from));
+        blockers
     }
 }
