@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from ._exceptions import check_progress
 
-__all__ = ["Progress", "ProgressOption", "bar", "check_progress_option", "objects_bar"]
+__all__ = ["Progress", "ProgressOption", "bar", "check_progress_option", "counting_bar", "objects_bar"]
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the objects done so far and the objects in all."""
@@ -24,6 +24,18 @@ def bar(**settings: Any) -> Any:
     # In a notebook it is a widget, though nothing is a terminal there.
     is_widget = any(each.__module__ == "tqdm.notebook" for each in tqdm.__mro__)
     return tqdm(unit_scale=True, disable=False if is_widget else None, leave=False, **settings)
+
+
+@contextmanager
+def counting_bar(**settings: Any) -> Iterator[Progress]:
+    """Show a bar, with settings of tqdm. Return the function to call with what is done so far, and in all."""
+    with bar(**settings) as shown:
+
+        def advance(done: int, total: int) -> None:
+            shown.total = total
+            shown.update(done - shown.n)
+
+        yield advance
 
 
 def check_progress_option(progress: object) -> None:
@@ -47,10 +59,5 @@ def objects_bar(progress: ProgressOption, title: str, unit: str = " objects") ->
     elif not progress:
         yield None
     else:
-        with bar(desc=title, unit=unit) as shown:
-
-            def advance(done: int, total: int) -> None:
-                shown.total = total
-                shown.update(done - shown.n)
-
+        with counting_bar(desc=title, unit=unit) as advance:
             yield advance

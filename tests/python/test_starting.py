@@ -65,6 +65,15 @@ def test_the_package_imports_few_modules_beside_those_of_numpy() -> None:
     assert (int(own) <= OWN_MODULES_MAX, int(others) <= OTHER_MODULES_MAX, late) == (True, True, [])
 
 
+def test_the_command_line_imports_no_large_library() -> None:
+    """It imported tqdm, HTTP, TLS and SQLite for each command: a tenth of the time of a short one."""
+    late = {*LATE, "http.client", "sqlite3", "ssl"}
+    parsed = "from femtobarn.cli import parser\nparser()\nimport sys\n"
+    script = f"{parsed}print(*{late} & set(sys.modules))"
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert told.split() == []
+
+
 def test_names_of_late_modules_are_listed(tmp_path: Path) -> None:
     assert (
         imported("import femtobarn as fb; assert set(fb.__all__) <= set(dir(fb))\nimport sys\n", "") == set()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import queue
 import re
-import ssl
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -194,6 +193,8 @@ class MqttSource:
         if broker.user is not None:
             client.username_pw_set(broker.user, broker.password)
         if broker.is_encrypted:
+            import ssl
+
             client.tls_set_context(ssl.create_default_context())
         client.reconnect_delay_set(1, RECONNECT_SECONDS_MAX)
         client.on_connect = self._on_connect

@@ -15,8 +15,8 @@ from .._schema.types import Definition
 from .import_records import record_import, refuse_existing
 from .json_values import columns_from
 from .payload_store import PayloadStore
-from .readers import Format, opened
-from .sources import Options, Source, SourceSeries, SourceTag, kinds_checked
+from .readers import opened
+from .sources import Format, Options, Source, SourceSeries, SourceTag, kinds_checked
 
 if TYPE_CHECKING:
     from .._federations import Federation

@@ -6,7 +6,6 @@ import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
 from .._exceptions import InvalidError, NotFoundError
 from . import belle2, sqlite_exports
@@ -15,14 +14,12 @@ from .cms import CmsSource
 from .crest import CrestSource
 from .nopayloaddb import NopayloaddbSource
 from .row_files import RowFileSource
-from .sources import Options, Source, kinds_checked
+from .sources import FORMATS, Format, Options, Source, kinds_checked
 from .sqlite_exports import SqliteExport
 from .sqlite_files import application_of, is_sqlite, reading
 
-__all__ = ["FORMATS", "Format", "opened"]
+__all__ = ["opened"]
 
-Format = Literal["cms", "belle2", "nopayloaddb", "crest", "csv", "json", "sqlite"]
-FORMATS: tuple[Format, ...] = ("cms", "belle2", "nopayloaddb", "crest", "csv", "json", "sqlite")
 ROW_SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 
 

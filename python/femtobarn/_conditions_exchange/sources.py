@@ -15,6 +15,8 @@ from .._exceptions import CorruptError, FemtobarnError, NotFoundError, near_miss
 from .._schema.types import Definition
 
 __all__ = [
+    "FORMATS",
+    "Format",
     "Options",
     "Rows",
     "Source",
@@ -26,6 +28,9 @@ __all__ = [
     "run_end",
     "wanted",
 ]
+
+Format = Literal["cms", "belle2", "nopayloaddb", "crest", "csv", "json", "sqlite"]
+FORMATS: tuple[Format, ...] = ("cms", "belle2", "nopayloaddb", "crest", "csv", "json", "sqlite")
 
 RESERVED = ("payloads", "condition_imports")
 """Containers that imports make beside the series."""

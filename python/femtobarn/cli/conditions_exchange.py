@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from .. import _federations
-from .._conditions_exchange.exports import export_conditions
-from .._conditions_exchange.imports import import_conditions
-from .._conditions_exchange.readers import FORMATS
+from .._bars import counting_bar
+from .._conditions_exchange.sources import FORMATS
 from .._exceptions import InvalidError
 from .output import emit, table
 
@@ -63,8 +58,10 @@ def import_arguments(parser: argparse.ArgumentParser) -> None:
 
 def import_source(options: argparse.Namespace) -> None:
     """Import conditions, and print the series and the global tags."""
+    from .._conditions_exchange.imports import import_conditions  # imports clients of servers and databases
+
     federation = _federations.open(options.federation)
-    with _bar(options.source, " conditions") as advance:
+    with counting_bar(desc=options.source, unit=" conditions") as advance:
         done = import_conditions(
             federation,
             options.source,
@@ -104,8 +101,10 @@ def export_arguments(parser: argparse.ArgumentParser) -> None:
 
 def export_series(options: argparse.Namespace) -> None:
     """Export conditions, and print their number."""
+    from .._conditions_exchange.exports import export_conditions
+
     job = _federations.open(options.federation).conditions(options.tag, csn=options.csn)
-    with _bar(options.file, " series") as advance:
+    with counting_bar(desc=options.file, unit=" series") as advance:
         count = export_conditions(
             job, options.file, options.series or None, format=options.format, progress=advance
         )
@@ -128,15 +127,3 @@ def _class(text: str) -> dict[str, Any]:
         f"{text[:60]!r} is not the JSON of a class; write it as "
         '{"name": "Gain", "fields": [{"name": "value", "type": "float64"}]}'
     )
-
-
-@contextmanager
-def _bar(title: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on standard error, and only on a terminal."""
-    with tqdm(desc=title, unit=unit, unit_scale=True, disable=None, leave=False) as bar:
-
-        def advance(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield advance

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
+from .._bars import counting_bar
 from .._conditions.clocks import shown
 from .._conditions.conditions_files import ConditionsFile
 from .._open_conditions import open_conditions
@@ -43,7 +41,7 @@ def _snapshot(options: argparse.Namespace) -> None:
         text = getattr(options, name)
         if text is not None:
             bounds[name] = np.int64(moment_from(text, clock, f"a series of {clock}s"))
-    with _series_bar(options.file) as advance:
+    with counting_bar(desc=options.file, unit=" series") as advance:
         job.write_snapshot(options.file, options.series or None, progress=advance, **bounds)
     _report(options, "wrote")
 
@@ -57,7 +55,7 @@ def _job_file(options: argparse.Namespace) -> None:
     job = open_job(options)
     events = [job.snapshot[name] for name in options.events]
     moments = moments_from(options)
-    with _series_bar(options.file) as advance:
+    with counting_bar(desc=options.file, unit=" series") as advance:
         job.write_job_file(options.file, events, options.series or None, moments=moments, progress=advance)
     _report(options, "wrote")
 
@@ -67,21 +65,9 @@ def _verify_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(options: argparse.Namespace) -> None:
-    with open_conditions(options.file) as job, _series_bar(options.file) as advance:
+    with open_conditions(options.file) as job, counting_bar(desc=options.file, unit=" series") as advance:
         job.verify(progress=advance)
     _report(options, "verified")
-
-
-@contextmanager
-def _series_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar of the series done, on standard error, and only on a terminal."""
-    with tqdm(desc=title, unit=" series", disable=None, leave=False) as bar:
-
-        def advance(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield advance
 
 
 def _report(options: argparse.Namespace, done: str) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import urllib.error
-import urllib.request
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from .._exceptions import DeniedError, UnavailableError
 from .output import human_size
+
+if TYPE_CHECKING:
+    import urllib.error
 
 __all__ = ["address_of", "ask", "recall_sums", "server_argument"]
 
@@ -51,6 +52,9 @@ def ask(address: str, seconds: float = 10) -> Any:
     UnavailableError
         If it does not answer, or is none of ours.
     """
+    import urllib.error
+    import urllib.request  # takes time to import, and few commands need it
+
     try:
         with urllib.request.urlopen(address, timeout=seconds) as answer:
             return json.load(answer)

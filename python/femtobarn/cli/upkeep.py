@@ -9,9 +9,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from tqdm import tqdm
-
 from .. import _federations, _recovery
+from .._bars import bar
 from .._exceptions import CorruptError, InvalidError
 from .._upkeep import Compacted, Progress, VacuumReport
 from .output import emit, human_size, human_time, table
@@ -39,12 +38,12 @@ __all__ = [
 @contextmanager
 def progress_bar(unit: str = "B") -> Iterator[Progress]:
     """Show the progress of a long operation, on standard error, and only on a terminal."""
-    with tqdm(unit=unit, unit_scale=True, disable=None, leave=False) as bar:
+    with bar(unit=unit) as shown:
 
         def advance(doing: str, of: str, done: int, total: int) -> None:
-            bar.total = total
-            bar.set_description_str(f"{doing} {of}", refresh=False)
-            bar.update(done - bar.n)
+            shown.total = total
+            shown.set_description_str(f"{doing} {of}", refresh=False)
+            shown.update(done - shown.n)
 
         yield advance
 

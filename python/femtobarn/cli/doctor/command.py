@@ -9,8 +9,6 @@ from dataclasses import asdict
 
 from ..._exceptions import BY_KIND, FemtobarnError
 from ..output import emit
-from .federation_folder import look_at_folder
-from .federation_server import look_at_server
 from .finding import Finding, refused, wrong
 from .installation import look_at_installation
 
@@ -52,7 +50,11 @@ def _look(federation: str | None) -> Iterator[Finding]:
     if federation is None:
         return
     if federation.startswith(("root://", "roots://")):
+        from .federation_server import look_at_server  # imports what TLS needs
+
         for url in federation.split(","):
             yield from look_at_server(url)
     else:
+        from .federation_folder import look_at_folder
+
         yield from look_at_folder(federation)
