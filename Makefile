@@ -132,8 +132,11 @@ build: web
 	$(STEP) 'build' $(LINTED) cargo build $(WORKSPACE) --lib --bins --tests --examples
 	@cp --remove-destination target/debug/lib_femtobarn.so $(MODULE)
 
+# The extension alone, of the same artifacts as `build`: with the same features of all crates.
+EXTENSION := --package femtobarn-python --package femtobarn-server --package xrd --lib \
+    --features femtobarn-server/testing,xrd/testing --locked --quiet
 extension: web
-	$(STEP) 'build extension' $(if $(shell command -v clippy-driver),$(LINTED)) cargo build --package femtobarn-python --locked --quiet
+	$(STEP) 'build extension' $(if $(shell command -v clippy-driver),$(LINTED)) cargo build $(EXTENSION)
 	@cp --remove-destination target/debug/lib_femtobarn.so $(MODULE)
 
 module-for-release: web

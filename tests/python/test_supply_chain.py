@@ -99,6 +99,31 @@ def test_no_more_crates_are_there_in_two_versions() -> None:
     assert {name for name, count in versions.items() if count > 1} == known
 
 
+def compiled(*arguments: str) -> set[str]:
+    """The crates that Cargo compiles for packages, each with its features."""
+    tree = ["cargo", "tree", "--quiet", "--locked", "--offline", "--prefix", "none"]
+    told = subprocess.run(
+        [*tree, "--format", "{p} [{f}]", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return {line.removesuffix(" (*)") for line in told.stdout.splitlines()}
+
+
+def test_the_extension_alone_is_made_of_what_is_compiled_for_tests() -> None:
+    """Other features of five crates made `make demo` compile all of ours again after `make test`."""
+    named = text_of(Path("Makefile")).partition("\nEXTENSION := ")[2].partition("\nextension:")[0]
+    words = named.replace("\\\n", " ").split()
+    arguments = [word for word in words if word not in ("--lib", "--locked", "--quiet")]
+    extension = compiled("--edges", "normal", *arguments)
+    tests = compiled("--edges", "all", "--workspace", "--exclude", "femtobarn-fuzz")
+    assert len(extension) > 100
+    assert extension - tests == set(), "crates/femtobarn-python/Cargo.toml adds the features that tests use"
+
+
 def test_packages_are_installed_by_their_hashes() -> None:
     pins = re.split(r"\n(?=\w)", text_of(Path("requirements/constraints.txt")).strip())
     assert len(pins) > 100

@@ -155,7 +155,8 @@ impl World {
             .spawn()?;
         let process = self.processes.len();
         self.processes.push(SimulatedProcess { child, host, status: None });
-        // Until the program runs, the child may still hold copies of the sockets of this process.
+        // Until the program runs, the child may still hold copies of the sockets of this process. The command has its end.
+        drop(command);
         receive_call(here.as_fd())?;
         self.add_thread(process, here);
         Ok(process)
