@@ -5,8 +5,9 @@
 //!
 //! 1. A wait that was in two surveys existed all the time between them. A cycle of such waits is a deadlock, however
 //!    far apart the servers were asked.
-//! 2. Of a cycle that no shorter one touches, the wait of the largest owner ends. All servers see the same cycles, so
-//!    they end only one wait of each.
+//! 2. Of a cycle that no shorter one touches, the wait of the largest owner ends. Servers that see the same waits see the
+//!    same cycles, so they end only one wait of each. If a server does not see a shorter cycle that it would have to end,
+//!    both last until a time-out.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -154,7 +155,8 @@ impl FederationService {
 
     /// Ends the waits of this server that break the cycles in `waits`.
     fn end_deadlocks<'a>(self: &Arc<Self>, own: &str, waits: impl Iterator<Item = &'a PlacedWait>) {
-        let waits: Vec<_> = waits.collect();
+        let mut waits: Vec<_> = waits.collect();
+        waits.sort_by_key(|wait| wait.key());
         let blockers: Vec<_> =
             waits.iter().map(|it| (it.wait.owner, it.wait.blockers.as_slice())).collect();
         for cycle in deadlocks(&blockers) {

@@ -64,14 +64,14 @@ fn path_to<O: Copy, T: Copy>(
 
 /// The deadlocks among waits, which are pairs of an owner and of those that it is blocked by. Each is a cycle of places
 /// in `waits`, from the wait on that is to end: that of the largest owner. Cycles that a shorter one touches are left
-/// out, since they may have waits of bystanders, which are only queued between the others.
+/// out: they can have waits of bystanders, which the end of the shorter one frees.
 pub fn deadlocks<O: Copy + Ord + Hash>(waits: &[(O, &[O])]) -> Vec<Vec<usize>> {
-    let in_question = owners_before_cycles(waits);
+    let in_question = owners_between_cycles(waits);
     let mut places: HashMap<O, Vec<usize>> = HashMap::new();
-    for (place, (owner, _)) in
-        waits.iter().enumerate().filter(|(_, it)| in_question.contains(&it.0))
-    {
-        places.entry(*owner).or_default().push(place);
+    for (place, (owner, _)) in waits.iter().enumerate() {
+        if in_question.contains(owner) {
+            places.entry(*owner).or_default().push(place);
+        }
     }
     let blockers = |_, place: &usize| waits[*place].1.to_vec();
     let cycle_from = |place: usize| {
@@ -86,6 +86,19 @@ pub fn deadlocks<O: Copy + Ord + Hash>(waits: &[(O, &[O])]) -> Vec<Vec<usize>> {
     };
     let ending = cycles.iter().filter(|(place, cycle)| is_the_one(**place, cycle));
     ending.map(|(_, cycle)| cycle.clone()).collect()
+}
+
+/// The owners that waits lead to from a cycle, and from which waits lead to one.
+fn owners_between_cycles<O: Copy + Eq + Hash>(waits: &[(O, &[O])]) -> HashSet<O> {
+    let before = owners_before_cycles(waits);
+    let mut blocked = HashMap::<O, Vec<O>>::new();
+    for (owner, blockers) in waits.iter().filter(|(owner, _)| before.contains(owner)) {
+        for blocker in blockers.iter().filter(|blocker| before.contains(blocker)) {
+            blocked.entry(*blocker).or_default().push(*owner);
+        }
+    }
+    let reversed: Vec<_> = blocked.iter().map(|(owner, of)| (*owner, of.as_slice())).collect();
+    owners_before_cycles(&reversed)
 }
 
 /// The waiting owners whose waits lead to a cycle.

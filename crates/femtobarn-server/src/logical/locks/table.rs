@@ -60,7 +60,7 @@ pub struct WaitingRequest<T> {
     pub target: LockTarget,
     /// The request.
     pub request: QueuedRequest<T>,
-    /// The holders that it cannot share with, and the owner of the request in front of it.
+    /// The holders that it cannot share with, and the owners of the requests that are granted and end before it.
     pub blockers: Vec<OwnerId>,
 }
 
@@ -236,9 +236,9 @@ impl<T> SessionLockTable<T> {
         let mut waiting = Vec::new();
         for shard in self.shards.each() {
             for (target, entry) in shard.iter() {
-                waiting.extend(entry.queue.iter().enumerate().map(|(place, request)| {
-                    let (request, blockers) = (request.clone(), entry.blockers_at(place));
-                    WaitingRequest { target: *target, request, blockers }
+                let blockers = entry.blockers();
+                waiting.extend(entry.queue.iter().zip(blockers).map(|(request, blockers)| {
+                    WaitingRequest { target: *target, request: request.clone(), blockers }
                 }));
             }
         }
@@ -261,11 +261,31 @@ impl<T> Entry<T> {
         self.queue.iter().rposition(|waiting| waiting.owner == owner)
     }
 
-    /// The owners that a queued request waits for: the holders that it cannot share with, and the owner of the request
-    /// in front of it, which is granted first.
-    fn blockers_at(&self, place: usize) -> Vec<OwnerId> {
-        let in_front = place.checked_sub(1).map(|before| self.queue[before].owner);
-        self.holders_against(self.queue[place].kind).chain(in_front).collect()
+    /// The owners that each queued request waits for: holders that it cannot share with; of the requests in front of it, a
+    /// shared one waits for the last exclusive one, and an exclusive one for the shared ones after that, or for it.
+    fn blockers(&self) -> Vec<Vec<OwnerId>> {
+        let (mut exclusive, mut shared) = (None, vec![]);
+        let of = |waiting: &QueuedRequest<T>| {
+            let mut blockers: Vec<_> = self.holders_against(waiting.kind).collect();
+            if waiting.kind == LockKind::Shared {
+                blockers.extend(exclusive);
+                shared.push(waiting.owner);
+            } else {
+                let before = exclusive.replace(waiting.owner).filter(|_| shared.is_empty());
+                blockers.extend(before.into_iter().chain(shared.drain(..)));
+            }
+            blockers
+        };
+        self.queue.iter().map(of).collect()
+    }
+
+    /// The place before which all requests have to end, so that the one at `place` is granted: shared ones wait together.
+    fn end_of_blockers(&self, mut place: usize) -> usize {
+        let is_shared = |place: usize| self.queue[place].kind == LockKind::Shared;
+        while place > 0 && is_shared(place) && is_shared(place - 1) {
+            place -= 1;
+        }
+        place
     }
 
     fn holders_against(&self, kind: LockKind) -> impl Iterator<Item = OwnerId> {
@@ -320,7 +340,7 @@ impl Waits {
 
 /// A search for a cycle through queues in which most requests cannot be a part of one: an owner that waits for nothing
 /// else leads only to those in front of it, and to the holders. So a wait costs as much in a long queue as in a short
-/// one, unless owners wait for several targets at once.
+/// one, unless many owners wait for several targets at once, or many that hold one wait in the queue of another.
 struct CycleSearch<'a, T> {
     shards: &'a Shards<LockTarget, Entry<T>>,
     waits: &'a Waits,
@@ -339,7 +359,8 @@ impl<T> CycleSearch<'_, T> {
         let Some(place) = known.or_else(|| entry.place_of(owner)) else { return Vec::new() };
         let mut blockers: Vec<OwnerId> = entry.holders_against(entry.queue[place].kind).collect();
         let from = self.reached.get(target).copied().unwrap_or(0);
-        let in_front = entry.queue.iter().enumerate().take(place).skip(from);
+        let end = entry.end_of_blockers(place);
+        let in_front = entry.queue.iter().enumerate().take(end).skip(from);
         // If the holders block only the first of the queue, the others wait for them because of it.
         let is_indirect = blockers.is_empty();
         for (place, QueuedRequest { owner, .. }) in in_front {
@@ -350,7 +371,7 @@ impl<T> CycleSearch<'_, T> {
                 break;
             }
         }
-        self.reached.insert(*target, place.max(from));
+        self.reached.insert(*target, end.max(from));
         blockers
     }
 }

@@ -1,12 +1,12 @@
 //! [`SessionLockTable`] alone: order of grants, deadlocks, and exclusion between threads. No sockets, no clocks.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use femtobarn_catalog::{ContainerId, DatabaseId, LockKind, LockTarget};
 
-use super::{LockAnswer, OwnerId, SessionLockTable, TableEntry, WaitEdge, deadlocks};
+use super::{LockAnswer, OwnerId, SessionLockTable, WaitEdge, deadlocks};
 
 const EXCLUSIVE: LockKind = LockKind::Exclusive;
 const SHARED: LockKind = LockKind::Shared;
@@ -131,14 +131,39 @@ fn found_cycle_is_the_shortest() {
 #[test]
 fn each_waiting_request_knows_the_owners_that_it_waits_for() {
     let table = SessionLockTable::default();
-    for (session, kind) in [(1, SHARED), (2, SHARED), (3, EXCLUSIVE), (4, SHARED), (5, EXCLUSIVE)] {
+    let kinds =
+        [SHARED, SHARED, EXCLUSIVE, SHARED, EXCLUSIVE, EXCLUSIVE, SHARED, SHARED, EXCLUSIVE];
+    for (session, kind) in (1..).zip(kinds) {
         table.lock(owner(session), target(1), kind, session);
     }
     let waiting = table.waiting();
+    let sessions = |of: &[OwnerId]| of.iter().map(|it| it.session).collect::<Vec<_>>();
     let blockers: Vec<_> =
-        waiting.iter().map(|it| (it.request.ticket, it.blockers.as_slice())).collect();
-    let [one, two, three, four] = [1, 2, 3, 4].map(owner);
-    assert_eq!(blockers, [(3, &[one, two][..]), (4, &[three]), (5, &[one, two, four])]);
+        waiting.iter().map(|it| (it.request.ticket, sessions(&it.blockers))).collect();
+    let expected: [(u64, &[u64]); 7] = [
+        (3, &[1, 2]),
+        (4, &[3]),
+        (5, &[1, 2, 4]),
+        (6, &[1, 2, 5]),
+        (7, &[6]),
+        (8, &[6]),
+        (9, &[1, 2, 7, 8]),
+    ];
+    assert_eq!(blockers, expected.map(|(waiter, of)| (waiter, of.to_vec())));
+}
+
+/// The second shared request waits with the first, not for it: it was refused because of what else the first waited for.
+#[test]
+fn shared_request_does_not_wait_for_a_shared_one_in_front_of_it() {
+    let table = SessionLockTable::default();
+    let lock = |session, of, kind| table.lock(owner(session), target(of), kind, session);
+    assert_eq!(lock(1, 1, EXCLUSIVE), LockAnswer::Granted);
+    assert_eq!(lock(2, 1, SHARED), LockAnswer::Waits);
+    assert_eq!(lock(3, 1, SHARED), LockAnswer::Waits);
+    assert_eq!(lock(3, 2, EXCLUSIVE), LockAnswer::Granted);
+    assert_eq!(lock(2, 2, EXCLUSIVE), LockAnswer::Waits);
+    assert_eq!(tickets(table.unlock(owner(1), target(1))), [2, 3]);
+    assert_eq!(tickets(table.unlock(owner(3), target(2))), [2]);
 }
 
 #[test]
@@ -195,51 +220,134 @@ fn random() -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// Whether an owner waits in front of an edge's waiter, whose request may have been refused.
-fn is_in_front(table: &SessionLockTable<u64>, owner: OwnerId, edge: &WaitEdge) -> bool {
-    let waiting = table.waiting();
-    let place =
-        |of| waiting.iter().position(|it| (it.request.owner, it.target) == (of, edge.target));
-    let behind = place(edge.waiter).unwrap_or(usize::MAX);
-    place(owner).is_some_and(|place| place < behind)
+/// What comes of all waits: owners that wait for nothing end and free what they hold, until nothing moves any more.
+#[derive(Default)]
+struct Future {
+    holders: Vec<((usize, LockTarget), OwnerId, LockKind)>,
+    queues: BTreeMap<(usize, LockTarget), VecDeque<(OwnerId, LockKind)>>,
 }
 
-/// Random requests: a wait is refused exactly if it closes a cycle, and its error has one.
-#[test]
-fn waits_are_refused_exactly_if_they_close_a_cycle() {
-    const OWNERS: u64 = 7;
-    let mut below = random();
-    let (mut refused, mut accepted) = (0, 0);
-    for _ in 0..400 {
-        let table = SessionLockTable::default();
-        for _ in 0..30 {
-            let (session, of) = (below(OWNERS), target(below(4) as u32));
-            let kind = if below(3) == 0 { SHARED } else { EXCLUSIVE };
-            match table.lock(owner(session), of, kind, session) {
-                LockAnswer::Deadlock(cycle) => {
-                    refused += 1;
-                    assert_eq!(cycle[0], WaitEdge { waiter: owner(session), target: of });
-                    let owners: HashSet<_> = cycle.iter().map(|edge| edge.waiter).collect();
-                    assert_eq!(owners.len(), cycle.len(), "{cycle:?}");
-                    for (edge, next) in cycle.iter().zip(cycle.iter().cycle().skip(1)) {
-                        let is_held =
-                            |it: &TableEntry| (it.owner, it.target) == (next.waiter, edge.target);
-                        assert!(
-                            table.held().iter().any(is_held)
-                                || is_in_front(&table, next.waiter, edge),
-                            "{cycle:?}"
-                        );
-                    }
-                }
-                LockAnswer::Waits => accepted += 1,
-                _ => {}
+impl Future {
+    fn of(tables: &[&SessionLockTable<u64>]) -> Self {
+        let mut future = Future::default();
+        for (server, table) in tables.iter().enumerate() {
+            let held = table.held().into_iter();
+            future.holders.extend(held.map(|it| ((server, it.target), it.owner, it.kind)));
+            for waiting in table.waiting() {
+                let queue = future.queues.entry((server, waiting.target)).or_default();
+                queue.push_back((waiting.request.owner, waiting.request.kind));
             }
-            let waiting = table.waiting();
-            let waits = waiting.iter().map(|it| (it.request.owner, it.blockers.as_slice()));
-            assert_eq!(deadlocks(&waits.collect::<Vec<_>>()), [[0; 2]; 0]);
+        }
+        future
+    }
+
+    fn ends_in_deadlock(mut self) -> bool {
+        loop {
+            let waiting: HashSet<OwnerId> = self.queues.values().flatten().map(|it| it.0).collect();
+            let count = self.holders.len();
+            self.holders.retain(|(_, owner, _)| waiting.contains(owner));
+            let mut has_moved = self.holders.len() < count;
+            for (target, queue) in &mut self.queues {
+                while let Some((owner, kind)) = queue.front().copied() {
+                    let mut held = self.holders.iter().filter(|it| it.0 == *target);
+                    if !held.all(|it| (it.2, kind) == (SHARED, SHARED)) {
+                        break;
+                    }
+                    queue.pop_front();
+                    self.holders.push((*target, owner, kind));
+                    has_moved = true;
+                }
+            }
+            if !has_moved {
+                return self.queues.values().any(|queue| !queue.is_empty());
+            }
         }
     }
-    assert!(refused > 100 && accepted > 100, "{refused} {accepted}");
+}
+
+#[test]
+fn waits_are_refused_exactly_if_they_close_a_cycle() {
+    let mut below = random();
+    let (mut refused, mut accepted) = (0, 0);
+    for _ in 0..1_000 {
+        let table = SessionLockTable::default();
+        for _ in 0..40 {
+            let (of, place) = (owner(below(7)), target(below(4) as u32));
+            let kind = if below(2) == 0 { SHARED } else { EXCLUSIVE };
+            match below(8) {
+                0 => drop(table.unlock(of, place)),
+                1 => drop(table.give_up(of, place)),
+                _ => match table.lock(of, place, kind, 0) {
+                    LockAnswer::Deadlock(cycle) => {
+                        refused += 1;
+                        assert_eq!(cycle[0], WaitEdge { waiter: of, target: place });
+                        let owners: HashSet<_> = cycle.iter().map(|edge| edge.waiter).collect();
+                        assert_eq!(owners.len(), cycle.len(), "{cycle:?}");
+                        let mut future = Future::of(&[&table]);
+                        future.queues.entry((0, place)).or_default().push_back((of, kind));
+                        assert!(future.ends_in_deadlock(), "{cycle:?}");
+                    }
+                    LockAnswer::Waits => accepted += 1,
+                    _ => {}
+                },
+            }
+            assert!(!Future::of(&[&table]).ends_in_deadlock());
+        }
+    }
+    assert!(refused > 1_000 && accepted > 1_000, "{refused} {accepted}");
+}
+
+/// Owners that lock at two servers, each of which sees only its own waits.
+#[test]
+fn deadlocks_of_several_servers_are_found_exactly() {
+    let mut below = random();
+    let mut ended = 0;
+    for _ in 0..1_000 {
+        let tables = [SessionLockTable::default(), SessionLockTable::default()];
+        for _ in 0..30 {
+            let (of, place) = (owner(below(7)), target(below(3) as u32));
+            let kind = if below(2) == 0 { SHARED } else { EXCLUSIVE };
+            tables[below(2) as usize].lock(of, place, kind, 0);
+        }
+        loop {
+            let waiting: Vec<_> = tables.iter().flat_map(SessionLockTable::waiting).collect();
+            let waits: Vec<_> =
+                waiting.iter().map(|it| (it.request.owner, it.blockers.as_slice())).collect();
+            let found = deadlocks(&waits);
+            assert_eq!(found.is_empty(), !Future::of(&tables.each_ref()).ends_in_deadlock());
+            let Some(cycle) = found.first() else { break };
+            ended += 1;
+            let victim = waits[cycle[0]].0;
+            for table in &tables {
+                let waits = waiting.iter().filter(|it| it.request.owner == victim);
+                waits.for_each(|it| drop(table.give_up(victim, it.target)));
+                let held = table.held().into_iter().filter(|it| it.owner == victim);
+                held.for_each(|it| drop(table.unlock(victim, it.target)));
+            }
+        }
+    }
+    assert!(ended > 300, "{ended}");
+}
+
+/// 1 holds a lock that it shares; 2, which wants it alone, waits for 1, and 9 and 4, which would share it, for 2. 1 waits for 4
+/// at another server. The end of the wait of 9 would change nothing.
+#[test]
+fn deadlock_of_several_servers_ends_no_wait_of_a_shared_bystander() {
+    let tables = [SessionLockTable::default(), SessionLockTable::default()];
+    let lock =
+        |server: usize, session, kind| tables[server].lock(owner(session), target(1), kind, 0);
+    assert_eq!(lock(0, 1, SHARED), LockAnswer::Granted);
+    assert_eq!(lock(0, 2, EXCLUSIVE), LockAnswer::Waits);
+    assert_eq!(lock(0, 9, SHARED), LockAnswer::Waits);
+    assert_eq!(lock(0, 4, SHARED), LockAnswer::Waits);
+    assert_eq!(lock(1, 4, EXCLUSIVE), LockAnswer::Granted);
+    assert_eq!(lock(1, 1, EXCLUSIVE), LockAnswer::Waits);
+    let waiting: Vec<_> = tables.iter().flat_map(SessionLockTable::waiting).collect();
+    let waits: Vec<_> =
+        waiting.iter().map(|it| (it.request.owner, it.blockers.as_slice())).collect();
+    let found = deadlocks(&waits);
+    let owners = |cycle: &Vec<usize>| cycle.iter().map(|place| waits[*place].0.session).collect();
+    assert_eq!(found.iter().map(owners).collect::<Vec<Vec<u64>>>(), [[4, 2, 1]]);
 }
 
 #[test]
