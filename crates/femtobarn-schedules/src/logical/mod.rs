@@ -1,7 +1,11 @@
 //! Scenarios of the table of locks of a server's sessions.
 
 #[path = "../../../femtobarn-server/src/logical/locks/deadlock.rs"]
-#[expect(unreachable_pub, reason = "it is public in the server")]
+#[expect(
+    dead_code,
+    unreachable_pub,
+    reason = "no scenario has several servers; it is public in the server"
+)]
 mod deadlock;
 mod shards;
 #[path = "../../../femtobarn-server/src/logical/locks/table.rs"]
