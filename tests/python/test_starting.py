@@ -66,7 +66,7 @@ def test_the_package_imports_few_modules_beside_those_of_numpy() -> None:
 
 
 def test_the_command_line_imports_no_large_library() -> None:
-    """It imported tqdm, HTTP, TLS and SQLite for each command: a tenth of the time of a short one."""
+    """It imported tqdm, HTTP, TLS and SQLite for each command, which few of them need."""
     late = {*LATE, "http.client", "sqlite3", "ssl"}
     parsed = "from femtobarn.cli import parser\nparser()\nimport sys\n"
     script = f"{parsed}print(*{late} & set(sys.modules))"

@@ -114,7 +114,7 @@ def compiled(*arguments: str) -> set[str]:
 
 
 def test_the_extension_alone_is_made_of_what_is_compiled_for_tests() -> None:
-    """Other features of five crates made `make demo` compile all of ours again after `make test`."""
+    """Other features of six crates made `make demo` compile all of ours again after `make test`."""
     named = text_of(Path("Makefile")).partition("\nEXTENSION := ")[2].partition("\nextension:")[0]
     words = named.replace("\\\n", " ").split()
     arguments = [word for word in words if word not in ("--lib", "--locked", "--quiet")]
